@@ -1,0 +1,84 @@
+"""A rule: one piece of knowledge about log text, read from a TOML pack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["root", "contributor", "consequence", "teardown", "context"]
+Domain = Literal["user", "config", "node", "fabric", "storage", "scheduler", "container", "unknown"]
+Retry = Literal["same-nodes", "other-nodes", "after-fix", "pointless", "not-needed"]
+
+#: Classes of matches that are not failures.
+HARMLESS = "harmless"
+FACT = "fact"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """See docs/rules.md for the meaning of every field.
+
+    ``patterns`` are in hyperscan's dialect and are matched within one line. ``unless`` and ``extract`` are Python
+    regular expressions applied to the body of a matched line (``extract`` may use named groups).
+    ``role`` says what the text usually is: the initiating event (root) or something that follows from one.
+    """
+
+    id: str
+    cls: str
+    title: str
+    patterns: tuple[str, ...]
+    domain: Domain = "unknown"
+    stage: str | None = None
+    role: Role = "root"
+    retry: Retry | None = None
+    caseless: bool = False
+    unless: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    before_step: int | None = None
+    after_step: int | None = None
+    resolved_by: tuple[str, ...] = ()
+    extract: tuple[str, ...] = ()
+    fact: str | None = None
+    block_lines: int = 0
+    on_echo: bool = False
+    priority: int = 0
+    subsumes: tuple[str, ...] = ()
+    note: str | None = None
+    references: tuple[str, ...] = ()
+    samples_match: tuple[str, ...] = ()
+    samples_reject: tuple[str, ...] = ()
+    pack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepDialect:
+    """How one framework prints a finished step.
+
+    ``literal`` is a byte string that every such line contains; ``pattern`` a Python regular expression that starts
+    with it (or with a short prefix) and names the groups step, seconds, rate, loss, total, time_per_step_ms ...
+    """
+
+    id: str
+    literal: str
+    pattern: str
+    unit: str
+    zero_based: bool = True
+    higher_is_better: bool = True
+    seconds_scale: float = 1.0
+    samples_match: tuple[str, ...] = ()
+    samples_reject: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    pack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """All rules in force: packs, then overlays, minus those switched off. ``digest`` identifies the content."""
+
+    rules: tuple[Rule, ...]
+    dialects: tuple[StepDialect, ...]
+    digest: str
+
+    def by_id(self, rule_id: str) -> Rule | None:
+        return next((r for r in self.rules if r.id == rule_id), None)
