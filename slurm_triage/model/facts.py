@@ -119,7 +119,7 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One completed step. ``seconds`` its duration; ``rate`` the throughput in the dialect's unit; ``loss`` may be nan."""
+    """One completed step: ``seconds`` it took, ``rate`` in the dialect's unit, ``loss`` (may be nan)."""
 
     step: int
     seconds: float | None

@@ -18,8 +18,9 @@ FACT = "fact"
 class Rule:
     """See docs/rules.md for the meaning of every field.
 
-    ``patterns`` are in hyperscan's dialect and are matched within one line. ``unless`` and ``extract`` are Python
-    regular expressions applied to the body of a matched line (``extract`` may use named groups).
+    ``patterns`` are in hyperscan's dialect and are matched within one line. ``verify``, ``unless`` and ``extract`` are
+    Python regular expressions applied to the body of a matched line (label, ANSI and Ray prefix removed): one
+    ``verify`` must match if there is any, no ``unless`` may, and the named groups of ``extract`` become captures.
     ``role`` says what the text usually is: the initiating event (root) or something that follows from one.
     """
 
@@ -32,6 +33,7 @@ class Rule:
     role: Role = "root"
     retry: Retry | None = None
     caseless: bool = False
+    verify: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
@@ -73,11 +75,33 @@ class StepDialect:
 
 
 @dataclass(frozen=True, slots=True)
+class FailureClass:
+    """What one class means, and what helps. ``kind`` orders causes: a specific class explains, a generic one (an
+    exception, a signal) only says how it showed, an outcome (a stage failed) says nothing by itself.
+
+    ``next_steps`` are jinja2 templates over the report.
+    """
+
+    id: str
+    title: str
+    domain: Domain
+    retry: Retry
+    kind: Literal["specific", "generic", "outcome"]
+    means: str
+    recognised: str
+    confused_with: str
+    next_steps: tuple[str, ...]
+    playbook: str | None = None
+    """Which telemetry playbook of the seed helps."""
+
+
+@dataclass(frozen=True, slots=True)
 class RuleSet:
     """All rules in force: packs, then overlays, minus those switched off. ``digest`` identifies the content."""
 
     rules: tuple[Rule, ...]
     dialects: tuple[StepDialect, ...]
+    classes: tuple[FailureClass, ...]
     digest: str
 
     def by_id(self, rule_id: str) -> Rule | None:

@@ -1,0 +1,7 @@
+"""``python -m slurm_triage``."""
+
+import sys
+
+from slurm_triage.cli.main import main
+
+sys.exit(main())
