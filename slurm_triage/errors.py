@@ -35,3 +35,9 @@ class RuleError(TriageError):
     """A rule pack is wrong; the message names file and line."""
 
     exit_status = 2
+
+
+class LedgerError(TriageError):
+    """The ledger could not be read or written. Nothing that was not acknowledged before is lost by it."""
+
+    exit_status = 5

@@ -146,6 +146,9 @@ class StepSeries:
     sparse: bool = False
     printed_total: int | None = None
     higher_is_better: bool = True
+    dropped_steps: int = 0
+    dropped_s: float = 0.0
+    """Steps, and the sum of their seconds, that were read but not kept (very long or sparse series)."""
 
     @property
     def first_step(self) -> int | None:

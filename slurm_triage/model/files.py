@@ -56,6 +56,8 @@ class JobFiles:
     """k8s only: ranks that reached the start barrier (``.coord/ready-N``)."""
     node_snapshots: tuple[str, ...] = ()
     problem: str | None = None
+    notes: tuple[str, ...] = ()
+    """What could not be looked at (unreadable directories, limits), one sentence each."""
 
     @property
     def primary(self) -> LogFile | None:

@@ -8,6 +8,10 @@ from collections.abc import Iterable
 #: A list longer than this is kept folded: it is not a plausible node list but hostile input.
 MAX_NODES = 100_000
 
+#: Slurm's own limit on numeric dimensions of a node name (HIGHEST_DIMENSIONS) is 5.
+MAX_DIMENSIONS = 5
+
+_DIGITS = re.compile(r"[0-9]{1,15}")
 _NUMBERED = re.compile(r"^(.*?)(\d+)(\D*)$", re.DOTALL)
 
 
@@ -43,7 +47,7 @@ def _split_outside_brackets(text: str) -> list[str]:
 def _expand_part(part: str, room: int) -> list[str]:
     open_at = part.find("[")
     close_at = part.find("]", open_at)
-    if open_at < 0 or close_at < 0:
+    if open_at < 0 or close_at < 0 or part.count("[") > MAX_DIMENSIONS:
         return [part]
     prefix, inside, suffix = part[:open_at], part[open_at + 1 : close_at], part[close_at + 1 :]
     tails = _expand_part(suffix, room) if suffix else [""]
@@ -52,11 +56,13 @@ def _expand_part(part: str, room: int) -> list[str]:
         low, dash, high = item.partition("-")
         if not dash:
             numbers: Iterable[str] = (item,)
-        elif low.isdigit() and high.isdigit() and int(high) - int(low) < room:
+        elif _DIGITS.fullmatch(low) and _DIGITS.fullmatch(high) and (int(high) - int(low)) * len(tails) < room:
             numbers = (str(n).zfill(len(low)) for n in range(int(low), int(high) + 1))
         else:
             return [part]
         names.extend(prefix + number + tail for number in numbers for tail in tails)
+        if len(names) > room:
+            return [part]
     return names
 
 

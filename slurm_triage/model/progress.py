@@ -7,6 +7,7 @@ from typing import Literal
 
 Start = Literal["fresh", "restored", "unknown"]
 Pattern = Literal["constant", "phased", "gradual", "periodic", "one-time"]
+SilenceBasis = Literal["clock", "arithmetic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,10 @@ class Progress:
     source: str | None = None
     """Path of the file that the reference series comes from."""
     ranks: tuple[RankProgress, ...] = ()
+    silence_basis: SilenceBasis | None = None
+    """``clock``: measured. ``arithmetic``: a lower bound, wall time minus the setup allowance minus the steps."""
+    longest_step_s: float | None = None
+    """The slowest step after this run's first (whose time holds the compilation)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,8 @@ class Throughput:
     to_step: int | None = None
     unit: str | None = None
     hints: tuple[str, ...] = ()
+    slowest: float | None = None
+    """Throughput of the slowest lasting phase of a degraded run; ``change`` compares it with ``early``."""
 
 
 @dataclass(frozen=True, slots=True)

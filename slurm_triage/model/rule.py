@@ -106,3 +106,8 @@ class RuleSet:
 
     def by_id(self, rule_id: str) -> Rule | None:
         return next((r for r in self.rules if r.id == rule_id), None)
+
+    @property
+    def fact_kinds(self) -> dict[str, str]:
+        """Rule id -> kind, for rules of class ``fact``."""
+        return {rule.id: rule.fact for rule in self.rules if rule.fact is not None}

@@ -1,0 +1,94 @@
+"""Triage a log, a job directory or an outputs tree, without Slurm."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from slurm_triage.errors import NotFoundError, UsageError
+from slurm_triage.locate import is_outputs_tree, locate, locate_all
+from slurm_triage.model.duration import parse_time
+from slurm_triage.model.job import NO_JOB
+from slurm_triage.model.report import Report
+from slurm_triage.pipeline import Engine, triage
+from slurm_triage.report.markdown import to_markdown
+from slurm_triage.report.terminal import to_terminal
+from slurm_triage.report.to_html import to_html
+from slurm_triage.report.to_json import to_json
+from slurm_triage.report.write import write_beside
+from slurm_triage.slurm.record_file import load_record
+
+#: Statuses that make ``--exit-code`` return 1.
+FAILURES = frozenset({"failed", "hanging", "cancelled", "unknown"})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", nargs="+", help="log file, job directory, outputs tree, job id, or - for standard input")
+    parser.add_argument("--accounting", metavar="FILE", help="the job's accounting record as JSON")
+    parser.add_argument("--outputs", metavar="DIR", help="where jobs are looked up by id (default: $JOB_WORKSPACE, ./outputs)")
+    parser.add_argument("--now", metavar="TIME", help="take TIME (ISO 8601 or epoch seconds) as the present, for running jobs")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print triage.json")
+    output.add_argument("--markdown", action="store_true", help="print TRIAGE.md")
+    output.add_argument("--html", action="store_true", help="print a self-contained page")
+    parser.add_argument("--write", action="store_true", help="also write triage.json and TRIAGE.md next to the job")
+    parser.add_argument("--share", action="store_true", help="replace user, host names, addresses and paths")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if a failure was found")
+
+
+def run(args: argparse.Namespace) -> int:
+    now = _now(args.now)
+    job = load_record(Path(args.accounting)) if args.accounting else NO_JOB
+    outputs = Path(args.outputs) if args.outputs else None
+    engine = Engine.load()
+    failed = False
+    shown = 0
+    for target in args.path:
+        found = list(locate_all(Path(target))) if _is_tree(target) else [locate(target, outputs=outputs, job=job)]
+        if not found:
+            raise NotFoundError(f"{target} holds no job: expected <id>-<name>.log files or job directories with a log link")
+        for files in found:
+            report = triage(job, files, engine, now=now)
+            if shown:
+                sys.stdout.write("\n")
+            _print(report, args)
+            shown += 1
+            if args.write:
+                for path in write_beside(report):
+                    print(f"wrote {path}", file=sys.stderr)
+            failed = failed or report.diagnosis.status in FAILURES
+    return 1 if failed and args.exit_code else 0
+
+
+def _now(text: str | None) -> float | None:
+    if text is None:
+        return None
+    moment = parse_time(float(text) if text.replace(".", "", 1).isdigit() else text)
+    if moment is None:
+        raise UsageError(f"--now {text!r} is not a time; write it as 2026-11-30T01:54:32 or as seconds since 1970")
+    return moment
+
+
+def _is_tree(target: str) -> bool:
+    """A directory that is not itself a job: no log inside, but jobs below."""
+    path = Path(target)
+    if target == "-" or not path.is_dir():
+        return False
+    return is_outputs_tree(path)
+
+
+def _print(report: Report, args: argparse.Namespace) -> None:
+    if args.json:
+        sys.stdout.buffer.write(to_json(report, share=args.share))
+    elif args.markdown:
+        sys.stdout.write(to_markdown(report, share=args.share))
+    elif args.html:
+        sys.stdout.write(to_html(report, share=args.share))
+    else:
+        color = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        width = shutil.get_terminal_size((100, 24)).columns
+        sys.stdout.write(to_terminal(report, width=width, color=color, share=args.share))
+    sys.stdout.flush()

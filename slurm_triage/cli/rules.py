@@ -1,0 +1,227 @@
+"""Look at the rules in force, test them on text, check packs, and see what a change of rules would change."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from slurm_triage.cli.table import bold, dim, pick_fields, printable, render
+from slurm_triage.errors import NotFoundError
+from slurm_triage.model.rule import FACT, FailureClass, Rule, StepDialect
+from slurm_triage.rules.load import load_rules
+from slurm_triage.rules.match_text import LineMatch, explain_stream
+from slurm_triage.rules.matcher import Matcher
+
+LIST_FIELDS = ("id", "class", "role", "priority", "domain", "stage", "retry", "pack", "fact", "title", "patterns")
+LIST_DEFAULT = ("id", "class", "role", "priority", "pack", "title")
+DIALECT_CLASS = "step-dialect"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    listing = actions.add_parser("list", help="table of the rules in force")
+    listing.add_argument("--class", dest="cls", metavar="CLASS", help="only this class (also: harmless, fact)")
+    listing.add_argument("--pack", help="only this pack")
+    listing.add_argument("-o", "--format", metavar="FIELDS", help=f"fields, comma separated: {','.join(LIST_FIELDS)}")
+    listing.add_argument("-P", "--parsable2", action="store_true", help="fields between bars")
+    listing.add_argument("-n", "--noheader", action="store_true")
+    listing.add_argument("--json", action="store_true")
+
+    show = actions.add_parser("show", help="everything about one rule, step dialect or class")
+    show.add_argument("id", metavar="ID")
+    show.add_argument("--json", action="store_true")
+
+    test = actions.add_parser("test", help="which lines of a file match which rules")
+    test.add_argument("files", nargs="+", metavar="FILE", help="a text file, or - for standard input")
+    test.add_argument("--class", dest="cls", metavar="CLASS", help="only rules of this class")
+    test.add_argument("--rule", metavar="ID", help="only this rule")
+    test.add_argument("--facts", action="store_true", help="also rules of class fact")
+    test.add_argument("--rejected", action="store_true", help="also lines that verify or unless turned away")
+    test.add_argument("-c", "--count", action="store_true", help="only how many lines match each rule")
+    test.add_argument("--json", action="store_true", help="one JSON object per match and line")
+
+    check = actions.add_parser("lint", help="check packs; exit status 1 if there are problems")
+    check.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="packs or directories (default: all)")
+
+    backtest = actions.add_parser("backtest", help="which verdicts would change with other rules")
+    backtest.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="logs, job directories or outputs trees")
+    backtest.add_argument("--rules", type=Path, metavar="DIR", help="packs to add to those in force")
+    backtest.add_argument("--json", action="store_true")
+
+
+def run(args: argparse.Namespace) -> int:
+    actions = {"list": _list, "show": _show, "test": _test, "lint": _lint, "backtest": _backtest}
+    return actions[args.action](args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    ruleset = load_rules(samples=args.json)
+    rules = [r for r in ruleset.rules if args.cls in (None, r.cls) and args.pack in (None, r.pack)]
+    dialects = [d for d in ruleset.dialects if args.cls in (None, DIALECT_CLASS) and args.pack in (None, d.pack)]
+    if not rules and not dialects:
+        raise NotFoundError(f"no rule is of {_wanted(args)}; see: slurm-triage rules list")
+    if args.json:
+        _print_json([*map(_as_json, rules), *map(_as_json, dialects)])
+        return 0
+    fields = pick_fields(args.format, LIST_FIELDS, LIST_DEFAULT)
+    rows = [_row(rule) for rule in rules] + [_dialect_row(dialect) for dialect in dialects]
+    print(render(rows, fields, parsable=args.parsable2, header=not args.noheader), end="")
+    return 0
+
+
+def _wanted(args: argparse.Namespace) -> str:
+    return " and ".join(f"{k} '{v}'" for k, v in (("class", args.cls), ("pack", args.pack)) if v is not None)
+
+
+def _row(rule: Rule) -> dict[str, str]:
+    return {
+        "id": rule.id,
+        "class": rule.cls,
+        "role": rule.role,
+        "priority": str(rule.priority),
+        "domain": rule.domain,
+        "stage": rule.stage or "",
+        "retry": rule.retry or "",
+        "pack": rule.pack,
+        "fact": rule.fact or "",
+        "title": rule.title,
+        "patterns": "  ".join(rule.patterns),
+    }
+
+
+def _dialect_row(dialect: StepDialect) -> dict[str, str]:
+    row = dict.fromkeys(LIST_FIELDS, "")
+    row |= {"id": dialect.id, "class": DIALECT_CLASS, "pack": dialect.pack, "patterns": dialect.pattern}
+    return row | {"title": f"step line, {dialect.unit}"}
+
+
+def _show(args: argparse.Namespace) -> int:
+    ruleset = load_rules(samples=True)
+    everything: list[Rule | StepDialect | FailureClass] = [*ruleset.rules, *ruleset.dialects, *ruleset.classes]
+    entries = [entry for entry in everything if entry.id == args.id]
+    if not entries:
+        raise NotFoundError(f"no rule, step dialect or class is called '{args.id}'; see: slurm-triage rules list")
+    if args.json:
+        _print_json([_as_json(entry) for entry in entries] if len(entries) > 1 else _as_json(entries[0]))
+        return 0
+    for number, entry in enumerate(entries):
+        print("\n" * (number > 0) + bold(entry.id, sys.stdout))
+        for key, value in _as_json(entry).items():
+            if key != "id" and value not in (None, [], "", False):
+                _print_field(key, value)
+        if isinstance(entry, FailureClass):
+            _print_field("rules", [r.id for r in ruleset.rules if r.cls == entry.id])
+    return 0
+
+
+def _print_field(key: str, value: object) -> None:
+    values = value if isinstance(value, list) else [value]
+    for number, item in enumerate(values):
+        lines = str(item).split("\n")
+        print(f"  {key if number == 0 else '':14} {printable(lines[0])}")
+        for line in lines[1:]:
+            print(f"  {'':14} {dim('|', sys.stdout)} {printable(line)}")
+
+
+def _as_json(entry: Rule | StepDialect | FailureClass) -> dict[str, Any]:
+    table = dataclasses.asdict(entry)
+    if "cls" in table:
+        table = {"id": table.pop("id"), "class": table.pop("cls"), **table}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in table.items()}
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _test(args: argparse.Namespace) -> int:
+    ruleset = load_rules()
+    if args.rule is not None and ruleset.by_id(args.rule) is None:
+        raise NotFoundError(f"no rule is called '{args.rule}'; see: slurm-triage rules list")
+    matcher = Matcher.load(ruleset)
+    counts: Counter[tuple[str, str]] = Counter()
+    for name in args.files:
+        with _opened(name) as file:
+            for match in _wanted_matches(args, explain_stream(file, ruleset, matcher)):
+                counts[(match.rule.id, match.rule.cls)] += 1
+                if not args.count:
+                    _print_match(name, match, args)
+    if args.count:
+        rows = [{"lines": str(n), "id": rule, "class": cls} for (rule, cls), n in counts.most_common()]
+        if args.json:
+            _print_json([{**row, "lines": int(row["lines"])} for row in rows])
+        else:
+            print(render(rows, ("lines", "id", "class")), end="")
+    return 0
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = open(name, "rb")  # noqa: SIM115 (closed below; only opening it may fail as "cannot read")
+    except OSError as error:
+        raise NotFoundError(f"cannot read {name}: {error.strerror}") from error
+    with file:
+        yield file
+
+
+def _wanted_matches(args: argparse.Namespace, matches: Iterable[LineMatch]) -> Iterator[LineMatch]:
+    for match in matches:
+        rule = match.rule
+        if args.rule not in (None, rule.id) or args.cls not in (None, rule.cls):
+            continue
+        if rule.cls == FACT and not (args.facts or args.rule or args.cls):
+            continue
+        if match.rejected is None or args.rejected:
+            yield match
+
+
+def _print_match(name: str, match: LineMatch, args: argparse.Namespace) -> None:
+    if args.json:
+        print(
+            json.dumps(
+                {
+                    "file": name,
+                    "line": match.line,
+                    "offset": match.offset,
+                    "rule": match.rule.id,
+                    "class": match.rule.cls,
+                    "rejected": match.rejected,
+                    "captures": dict(match.captures),
+                    "text": match.body,
+                },
+                ensure_ascii=False,
+            )
+        )
+        return
+    where = dim(f"{printable(name)}:{match.line}:", sys.stdout)
+    captures = " ".join(f"{key}={value}" for key, value in match.captures.items())
+    why = f" not: {match.rejected}" if match.rejected else ""
+    about = bold(f"{match.rule.id} ({match.rule.cls})", sys.stdout)
+    print(f"{where} {about}{why} {printable(match.body[:400])}" + (f" [{printable(captures)}]" if captures else ""))
+
+
+def _lint(args: argparse.Namespace) -> int:
+    from slurm_triage.rules.lint import lint
+
+    problems = lint(args.paths)
+    for problem in problems:
+        print(problem)
+    if not problems:
+        print("no problems", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _backtest(args: argparse.Namespace) -> int:
+    raise NotImplementedError

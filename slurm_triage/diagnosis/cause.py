@@ -1,0 +1,204 @@
+"""Which finding started it: roles first, then the earliest initiating event, rank by rank.
+
+The order of rules in a table plays no part. Teardown, victims and messengers never win while an initiator exists
+(seed: "the earliest error in the log is usually the primary failure; later errors are often consequences").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from slurm_triage.diagnosis.classes import GENERIC, LINGERING, OUTCOMES, STOPS, SYMPTOMS, WITNESSES, level
+from slurm_triage.diagnosis.conditions import with_role
+from slurm_triage.model.diagnosis import Finding
+from slurm_triage.model.facts import AttemptFacts, StepSeries
+
+#: Signals by which a process ends itself after being told that a peer is gone.
+_ABORT = "SIGABRT"
+#: The step line of step N is printed when N+1 is on its way, and some loops print two late.
+PRINT_LAG_STEPS = 2
+#: Lines of a traceback are quoted at most this long when compared with other findings' text.
+_COMPARE_CHARS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """``findings`` are all findings with their final roles; ``primary`` is one of them, or None."""
+
+    primary: Finding | None
+    findings: tuple[Finding, ...]
+
+
+def _sorted(findings: Iterable[Finding]) -> list[Finding]:
+    """In order of time. With one file the byte order is used; with several, (step, clock, order)."""
+    items = list(findings)
+    files = {f.match.first.file for f in items if f.match is not None}
+    if len(files) <= 1:
+        return sorted(items, key=lambda f: f.match.seq if f.match is not None else 1 << 62)
+
+    def key(finding: Finding) -> tuple[float, float, int]:
+        match = finding.match
+        if match is None:
+            return (float("inf"), 0.0, 1 << 62)
+        return (-1.0 if match.step is None else float(match.step), match.time or 0.0, match.seq)
+
+    return sorted(items, key=key)
+
+
+def assign_roles(findings: Sequence[Finding], attempt: AttemptFacts, teardown_seq: int | None) -> tuple[Finding, ...]:
+    """Roles by mechanism: what came after the stop, what training survived, what only follows on the same rank."""
+    result = [_teardown(f, teardown_seq) for f in _sorted(findings)]
+    result = [_survived(f, attempt.series) for f in result]
+    ranks = {f.rank for f in result}
+    for rank in ranks:
+        own = [i for i, f in enumerate(result) if f.rank == rank]
+        for i, finding in zip(own, _within_rank([result[i] for i in own]), strict=True):
+            result[i] = finding
+    return tuple(result)
+
+
+def _teardown(finding: Finding, teardown_seq: int | None) -> Finding:
+    match = finding.match
+    if teardown_seq is None or match is None or match.first.file != 0 or finding.role not in {"root", "contributor"}:
+        return finding
+    if match.seq <= teardown_seq or finding.cls in WITNESSES or finding.cls in STOPS or match.rule == "exit-status":
+        return finding
+    return with_role(finding, "teardown", "it was printed while the job was being stopped")
+
+
+def steps_after(finding: Finding, series: Sequence[StepSeries]) -> int:
+    """Steps that the same rank (or, if it printed none, any rank) completed after the last match."""
+    match = finding.match
+    if match is None:
+        return 0
+    own = [s for s in series if s.rank == finding.rank and s.file == match.last.file] or [
+        s for s in series if s.file == match.last.file
+    ]
+    most = 0
+    for one in own:
+        if not one.steps or one.steps[-1].seq <= match.last_seq:
+            continue
+        if one.sparse:
+            most = max(most, (one.last_step or 0) - (match.step or 0))
+        else:
+            most = max(most, sum(1 for s in one.steps if s.seq > match.last_seq))
+    return most
+
+
+def _survived(finding: Finding, series: Sequence[StepSeries]) -> Finding:
+    if finding.role != "root" or finding.cls in LINGERING:
+        return finding
+    count = steps_after(finding, series)
+    if count <= PRINT_LAG_STEPS:
+        return finding
+    return with_role(finding, "contributor", f"training went on for {count} steps after it")
+
+
+def _within_rank(findings: list[Finding]) -> list[Finding]:
+    """Findings of one rank in order: the first real cause stays root, what it brought about becomes consequence."""
+    result = list(findings)
+    messengers = [f for f in result if f.role == "consequence" and f.match is not None]
+    first_messenger = min((f.match.seq for f in messengers if f.match), default=None)
+    specific = next((f for f in result if f.role == "root" and level(f.cls) == 0), None)
+    symptom = next((f for f in result if f.role == "root" and f.cls in SYMPTOMS), None)
+    for i, finding in enumerate(result):
+        if finding.role != "root":
+            continue
+        if finding.cls in GENERIC or finding.cls in OUTCOMES:
+            why = _explained(finding, specific, symptom, first_messenger, messengers)
+            if why is not None:
+                result[i] = with_role(finding, "consequence", why)
+        elif finding.cls in SYMPTOMS and specific is not None:
+            result[i] = with_role(finding, "consequence", f"the same rank shows {specific.cls}")
+    first_generic = next((f for f in result if f.role == "root" and f.cls in GENERIC), None)
+    for i, finding in enumerate(result):
+        if finding.role != "root" or first_generic is None or finding is first_generic:
+            continue
+        after = _sorted([first_generic, finding])[0] is first_generic
+        if after and finding.cls in SYMPTOMS | GENERIC | OUTCOMES:
+            result[i] = with_role(finding, "consequence", f"it followed {first_generic.title} on the same rank")
+    return result
+
+
+def _explained(
+    finding: Finding,
+    specific: Finding | None,
+    symptom: Finding | None,
+    first_messenger: int | None,
+    messengers: Sequence[Finding],
+) -> str | None:
+    """Why a generic finding (an exception, a signal, an exit code) is not a cause of its own; None if it may be one."""
+    match = finding.match
+    if specific is not None:
+        return f"explained by {specific.cls} on the same rank"
+    if match is not None:
+        for other in (*messengers, *([symptom] if symptom is not None else [])):
+            if other.match is not None and _quotes(match.block, other.match.first.text):
+                return "the exception only reports that another rank failed"
+        if first_messenger is not None and match.seq >= first_messenger:
+            return "this rank had already been told that another one failed"
+    if symptom is not None and symptom is not finding:
+        if match is None or symptom.match is None or symptom.match.seq <= match.seq:
+            return f"it followed {symptom.cls} on the same rank"
+        if _ABORT in finding.title:
+            return "the process aborted itself because of the error it reported"
+    return None
+
+
+def _quotes(block: Sequence[str], text: str) -> bool:
+    """Whether a traceback's lines contain the text of another finding."""
+    needle = text.strip()[:_COMPARE_CHARS]
+    return bool(needle) and any(line.strip()[:_COMPARE_CHARS] in (needle, text) or needle in line for line in block)
+
+
+def choose(findings: Sequence[Finding]) -> Cause:
+    """The initiating event among findings with roles. Ties go to the more specific class."""
+    roots = [f for f in findings if f.role == "root"]
+    primary = (
+        _hard(roots)
+        or _first(f for f in roots if f.cls in SYMPTOMS)
+        or _first(f for f in roots if f.cls in STOPS)
+        or _first(f for f in roots if f.cls in OUTCOMES)
+        or _promoted(findings)
+    )
+    if primary is None:
+        return Cause(None, tuple(findings))
+    return Cause(primary, tuple(_final_role(f, primary) for f in findings))
+
+
+def _hard(roots: Sequence[Finding]) -> Finding | None:
+    """Specific causes and deaths. A witness (kernel, scheduler) speaks late but decides."""
+    specific = [f for f in roots if level(f.cls) == 0]
+    generic = [f for f in roots if level(f.cls) == 1]
+    first_specific, first_generic = _first(specific), _first(generic)
+    witness = _first(f for f in specific if f.cls in WITNESSES)
+    if first_generic is None or first_specific is None:
+        return first_specific or first_generic
+    if witness is not None and witness is first_specific:
+        return witness
+    return _sorted([first_specific, first_generic])[0]
+
+
+def _first(findings: Iterable[Finding]) -> Finding | None:
+    items = _sorted(findings)
+    return items[0] if items else None
+
+
+def _promoted(findings: Sequence[Finding]) -> Finding | None:
+    """Only messengers are left: the cause itself printed nothing. The first of them is the best there is."""
+    first = _first(f for f in findings if f.role == "consequence" and f.cls not in OUTCOMES)
+    first = first or _first(f for f in findings if f.role == "consequence")
+    return replace(first, role="root", why="only its consequences are in the log") if first is not None else None
+
+
+def _final_role(finding: Finding, primary: Finding) -> Finding:
+    if finding is primary or (finding.rule == primary.rule and finding.rank == primary.rank and finding.match is primary.match):
+        return replace(finding, role="root", why=finding.why or "the earliest event that nothing else explains")
+    if finding.role != "root":
+        return finding
+    if finding.cls == primary.cls:
+        return with_role(finding, "root", "the same failure on another rank")
+    if finding.cls in SYMPTOMS | STOPS | OUTCOMES | GENERIC:
+        return with_role(finding, "consequence", f"{primary.cls} came first")
+    return with_role(finding, "contributor", f"{primary.cls} came first")

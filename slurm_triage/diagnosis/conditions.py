@@ -1,0 +1,126 @@
+"""From matches to findings: harmless text, unmet conditions and echoes are set aside, with the reason kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from slurm_triage.diagnosis.traceback import final_exception
+from slurm_triage.model.diagnosis import Finding
+from slurm_triage.model.facts import AttemptFacts, Match
+from slurm_triage.model.rule import HARMLESS, Rule, RuleSet
+
+#: Stands in ``resolved_by`` for "a step completed later".
+LATER_STEP = "@step"
+_MAX_TITLE_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """``suppressed``: (rule id, why) of matches that count for nothing here."""
+
+    findings: tuple[Finding, ...]
+    suppressed: tuple[tuple[str, str], ...]
+    harmless: tuple[tuple[str, int], ...]
+
+
+def sort_matches(attempt: AttemptFacts, ruleset: RuleSet) -> Sorted:
+    """Findings of one attempt in log order, each with the role its rule gives it."""
+    rules = {rule.id: rule for rule in ruleset.rules}
+    by_rule: dict[str, list[Match]] = {}
+    for match in (*attempt.matches, *attempt.facts):
+        by_rule.setdefault(match.rule, []).append(match)
+    last_steps = {s.rank: s.steps[-1].seq for s in attempt.series if s.steps}
+    findings: list[Finding] = []
+    suppressed: list[tuple[str, str]] = []
+    harmless: dict[str, int] = {}
+    for match in attempt.matches:
+        rule = rules.get(match.rule)
+        if rule is None:
+            continue
+        if rule.cls == HARMLESS:
+            harmless[rule.id] = harmless.get(rule.id, 0) + match.count
+            continue
+        reason = _unmet(rule, match, by_rule) or _resolved(rule, match, by_rule, last_steps)
+        if reason is None:
+            reason = _subsumed(match, rules, by_rule)
+        if reason is not None:
+            suppressed.append((rule.id, reason))
+            continue
+        findings.append(_finding(rule, match, attempt))
+    return Sorted(tuple(findings), tuple(dict.fromkeys(suppressed)), tuple(sorted(harmless.items())))
+
+
+def _unmet(rule: Rule, match: Match, by_rule: Mapping[str, Sequence[Match]]) -> str | None:
+    missing = [r for r in rule.requires if r not in by_rule]
+    if missing:
+        return f"needs {missing[0]}, which did not match"
+    present = [r for r in rule.absent if r in by_rule]
+    if present:
+        return f"does not count beside {present[0]}"
+    if rule.before_step is not None and match.step is not None and match.step >= rule.before_step:
+        return f"only counts before step {rule.before_step}; step {match.step} was done"
+    if rule.after_step is not None and (match.step is None or match.step < rule.after_step):
+        return f"only counts after step {rule.after_step}"
+    return None
+
+
+def _resolved(
+    rule: Rule, match: Match, by_rule: Mapping[str, Sequence[Match]], last_steps: Mapping[int | None, int]
+) -> str | None:
+    for other in rule.resolved_by:
+        if other == LATER_STEP:
+            last = last_steps.get(match.rank, max(last_steps.values(), default=-1))
+            if last > match.last_seq:
+                return "a step completed after it"
+            continue
+        for later in by_rule.get(other, ()):
+            same = later.rank == match.rank or later.rank is None or match.rank is None
+            if same and later.last_seq > match.last_seq:
+                return f"taken back by {other}"
+    return None
+
+
+def _subsumed(match: Match, rules: Mapping[str, Rule], by_rule: Mapping[str, Sequence[Match]]) -> str | None:
+    for rule_id, matches in by_rule.items():
+        owner = rules.get(rule_id)
+        if owner is not None and match.rule in owner.subsumes and any(m.rank == match.rank for m in matches):
+            return f"an echo of {rule_id}"
+    return None
+
+
+def _finding(rule: Rule, match: Match, attempt: AttemptFacts) -> Finding:
+    title = fill_title(rule.title, match)
+    if match.block and rule.cls == "python-exception":
+        exception = final_exception(match.block)
+        if exception is not None:
+            title = exception[:_MAX_TITLE_CHARS]
+    return Finding(
+        cls=rule.cls,
+        role=rule.role,
+        rule=rule.id,
+        title=title,
+        rank=match.rank,
+        node=match.node or (attempt.rank_hosts.get(match.rank) if match.rank is not None else None),
+        step=match.step,
+        count=match.count,
+        match=match,
+    )
+
+
+def fill_title(template: str, match: Match) -> str:
+    """The rule's title with its captures filled in; a placeholder without a value becomes "?"."""
+    if "{" not in template:
+        return template
+    title = template
+    for name, value in match.captures.items():
+        title = title.replace("{" + name + "}", value[:80])
+    while "{" in title and "}" in title[title.index("{") :]:
+        start = title.index("{")
+        title = title[:start] + "?" + title[title.index("}", start) + 1 :]
+    return title[:_MAX_TITLE_CHARS]
+
+
+def with_role(finding: Finding, role: str, why: str) -> Finding:
+    """The same finding in another role. ``why`` is kept for ``explain``."""
+    return replace(finding, role=role, why=why)  # type: ignore[arg-type]

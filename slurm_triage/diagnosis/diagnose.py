@@ -1,0 +1,266 @@
+"""From facts to the verdict, step by step. Pure: same input, same result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from slurm_triage.diagnosis import advice, heartbeat, narrative, ranks, refine, special, status, suspects
+from slurm_triage.diagnosis.cause import assign_roles, choose
+from slurm_triage.diagnosis.classes import STOPS, SYMPTOMS
+from slurm_triage.diagnosis.cluster_map import job_nodes, node_of
+from slurm_triage.diagnosis.completion import End, read_end
+from slurm_triage.diagnosis.conditions import sort_matches
+from slurm_triage.diagnosis.confidence import confidence_of
+from slurm_triage.diagnosis.exits import accounting_findings, exit_findings, merge_exits
+from slurm_triage.diagnosis.stall import Stall, find_stall
+from slurm_triage.model.diagnosis import Diagnosis, Finding, Primary
+from slurm_triage.model.duration import human
+from slurm_triage.model.facts import AttemptFacts, LogFacts, Match
+from slurm_triage.model.files import JobFiles
+from slurm_triage.model.job import Job
+from slurm_triage.model.progress import Progress, Throughput
+from slurm_triage.model.rule import FailureClass, RuleSet
+from slurm_triage.progress.heartbeat_timeout import recommended_timeout_s
+
+#: Longest time a collective may wait before its watchdog speaks (torch: 10 to 30 min by version).
+_WATCHDOG_S = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the verdict is made from."""
+
+    job: Job
+    files: JobFiles
+    facts: LogFacts
+    attempt: AttemptFacts
+    progress: Progress
+    throughput: Throughput
+    ruleset: RuleSet
+    fact_kind: Mapping[str, str]
+
+    def of_kind(self, *kinds: str) -> tuple[Match, ...]:
+        return tuple(f for f in self.attempt.facts if self.fact_kind.get(f.rule) in kinds)
+
+
+def diagnose(evidence: Evidence) -> Diagnosis:
+    """The verdict on the last attempt. ``next_steps`` is filled in by the report, which has all values at hand."""
+    job, attempt, progress = evidence.job, evidence.attempt, evidence.progress
+    nodes = job_nodes(job, attempt)
+    end = read_end(job, attempt, progress)
+    judged = sort_matches(attempt, evidence.ruleset)
+    found = (*judged.findings, *exit_findings(attempt, nodes), *accounting_findings(job))
+    found = assign_roles(found, attempt, _teardown_seq(evidence, end))
+    stall = _stall(evidence, found, end)
+    asked_to_stop = bool(evidence.of_kind("sigterm"))
+    cause, found = _cause(evidence, end, found, stall, asked_to_stop)
+    classes = {c.id: c for c in evidence.ruleset.classes}
+    notes, changes = _notes(evidence, cause, found, stall)
+    exits = merge_exits(attempt.exits, attempt, nodes)
+    verdict = status.decide(
+        end, cause, stall, finished_text=bool(evidence.of_kind("clean_end")), asked_to_stop=asked_to_stop
+    )
+    primary = _primary(cause, found, stall, end, classes, evidence, nodes)
+    blamed = suspects.find_suspects(primary, found, nodes)
+    resubmit = advice.advise(
+        verdict, primary, cause, blamed, progress, changes,
+        recommended_timeout_s(progress, attempt.config), attempt.stage_limits_s,
+    )  # fmt: skip
+    return Diagnosis(
+        status=verdict,
+        primary=primary,
+        findings=found,
+        suppressed=judged.suppressed,
+        harmless=judged.harmless,
+        exits=exits,
+        suspects=blamed,
+        resubmit=resubmit,
+        ranks=ranks.rank_views(found, exits, attempt, progress, nodes),
+        narrative=narrative.tell(
+            verdict, primary, cause, classes.get(primary.cls) if primary else None, found, progress, stall, end
+        ),
+        next_steps=(),
+        notes=notes,
+        chain=narrative.chain(found, cause, stall),
+    )
+
+
+def _teardown_seq(evidence: Evidence, end: End) -> int | None:
+    """Log position of the first sign that the job is being stopped; later errors are not causes (pitfall: everything
+    behind the cancel line is teardown)."""
+    seqs = [f.seq for f in evidence.of_kind("teardown") if f.first.file == 0]
+    if end.stop_seq is not None:
+        seqs.append(end.stop_seq)
+    return min(seqs, default=None)
+
+
+def _stall(evidence: Evidence, found: Sequence[Finding], end: End) -> Stall | None:
+    """A stall counts as an event of its own only beyond what another finding's own timeout explains."""
+    extra = 0.0
+    for finding in found:
+        if finding.cls == "heartbeat-timeout":
+            extra = max(extra, heartbeat.timeout_of(evidence.attempt))
+        elif finding.cls in {"nccl-timeout", "coordination-fail"}:
+            seconds = finding.match.captures.get("seconds", "") if finding.match is not None else ""
+            extra = max(extra, float(seconds) if seconds.replace(".", "", 1).isdigit() else _WATCHDOG_S)
+    if end.reached_last_step:
+        return None
+    return find_stall(evidence.attempt, evidence.progress, evidence.fact_kind, extra_limit_s=extra)
+
+
+def _cause(
+    evidence: Evidence, end: End, found: Sequence[Finding], stall: Stall | None, asked_to_stop: bool
+) -> tuple[Finding | None, tuple[Finding, ...]]:
+    """The initiating finding and all findings with final roles."""
+    extra: list[Finding] = []
+    if not evidence.files.logs or not evidence.facts.attempts:
+        missing, _ = special.without_log(evidence.job, evidence.files)
+        extra.extend([missing] if missing is not None else [])
+    restores = evidence.of_kind("restore")
+    if special.nothing_left_to_do(evidence.attempt, evidence.progress, restores) and end.claims_success is not False:
+        return None, tuple(found)
+    if stall is not None and not end.claims_success:
+        extra.append(_hang(stall, evidence.progress))
+    extra.extend(_stop_findings(end, asked_to_stop))
+    result = choose([*found, *extra])
+    cause = result.primary
+    soft = special.soft_success(evidence.attempt, evidence.progress, end, cause)
+    if soft is not None:
+        return soft, (soft, *(_demoted(f, "training was already complete") for f in result.findings))
+    if end.claims_success and end.reached_last_step is not False and not _decisive(cause):
+        return _remark(cause, evidence), tuple(_demoted(f, "the job completed all the same") for f in result.findings)
+    if end.claims_success and not evidence.of_kind("clean_end"):
+        short = special.incomplete_success(evidence.attempt, evidence.progress, end, asked_to_stop)
+        if short is not None and (cause is None or cause.cls in STOPS | {"incomplete-success"}):
+            return short, (short, *result.findings)
+    if cause is None and end.reached_last_step and end.claims_success is None:
+        return _remark(None, evidence), result.findings
+    if cause is None:
+        return _unexplained(evidence, end), result.findings
+    return cause, result.findings
+
+
+def _decisive(cause: Finding | None) -> bool:
+    """A crash that ends a job which then reports success: exit 0 does not undo a fault on the device."""
+    return cause is not None and cause.cls in {"gpu-fault", "gpu-hw-fault"}
+
+
+def _remark(cause: Finding | None, evidence: Evidence) -> Finding | None:
+    if cause is not None and cause.cls in {"nan-loss"}:
+        return cause
+    return None
+
+
+def _demoted(finding: Finding, why: str) -> Finding:
+    return replace(finding, role="context", why=why) if finding.role in {"root", "contributor"} else finding
+
+
+def _hang(stall: Stall, progress: Progress) -> Finding:
+    where = {
+        "init": "before the first step",
+        "restore": "while restoring a checkpoint",
+        "checkpoint": f"after step {progress.last_step}, at a checkpoint",
+        "eval": f"after step {progress.last_step}, in evaluation",
+    }.get(stall.phase, f"after step {progress.last_step}")
+    title = f"training stood still for {human(stall.silence_s)} {where}"
+    if stall.after:
+        title += f" (last activity: {stall.after})"
+    return Finding("hang", "root", "stall", title, step=progress.last_step, why="no step completed and no error came before it")
+
+
+def _stop_findings(end: End, asked_to_stop: bool) -> list[Finding]:
+    titles = {
+        "cancelled": "the job was cancelled",
+        "time-limit": "Slurm stopped the job at its time limit",
+        "preempted": "the job was preempted",
+        "requeued": "the job was requeued",
+    }
+    if end.stop in titles:
+        return [Finding(end.stop, "root", "job-end", titles[end.stop])]
+    if not end.ended and asked_to_stop:
+        return [Finding("cancelled", "root", "job-end", "the processes were asked to stop (SIGTERM)")]
+    return []
+
+
+def _unexplained(evidence: Evidence, end: End) -> Finding | None:
+    """Nothing explains the end. Only claim a death when the log proves that training was not finished."""
+    if end.live or end.waiting or end.claims_success or end.reached_last_step or evidence.of_kind("clean_end"):
+        return None
+    attempt, progress = evidence.attempt, evidence.progress
+    if end.claims_success is False:
+        failed = next((s for s in attempt.stages if s.result == "failed"), None)
+        if failed is not None:
+            return Finding("stage-fail", "root", "stage", f"stage {failed.name} failed (exit {failed.exit_code})")
+        return Finding("unknown-death", "root", "completion", "the job failed and nothing in the log says why")
+    started = attempt.header.job_id is not None or progress.total_steps is not None or bool(evidence.of_kind("ray_head", "rank_host"))
+    if not started or not evidence.facts.attempts:
+        return None
+    return Finding("unknown-death", "root", "completion", "the log ends without a summary and without an error", step=progress.last_step)
+
+
+def _notes(
+    evidence: Evidence, cause: Finding | None, found: Sequence[Finding], stall: Stall | None
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """(notes for the report, launcher arguments to change)."""
+    notes: list[str] = []
+    changes: dict[str, str] = {}
+    if cause is not None and cause.cls == "oom-gpu":
+        note, args = refine.gpu_oom(cause, evidence.attempt)
+        notes.append(note)
+        changes.update(args)
+    if cause is not None and cause.cls in {"checkpoint-fs-error", "checkpoint-error"}:
+        notes.extend(refine.checkpoint(evidence.attempt, evidence.files, evidence.progress, cause, evidence.fact_kind))
+    for finding in found:
+        if finding.cls == "heartbeat-timeout" and finding.match is not None:
+            view = heartbeat.view(finding, found, evidence.attempt, evidence.progress, stall)
+            notes.extend(view.notes)
+            break
+    notes.extend(refine.node_exit_notes(found))
+    _, note = special.without_log(evidence.job, evidence.files) if not evidence.files.logs else (None, None)
+    if note:
+        notes.append(note)
+    notes.extend(evidence.facts.notes)
+    return tuple(dict.fromkeys(notes)), changes
+
+
+def _primary(
+    cause: Finding | None,
+    found: Sequence[Finding],
+    stall: Stall | None,
+    end: End,
+    classes: Mapping[str, FailureClass],
+    evidence: Evidence,
+    nodes: Sequence[str],
+) -> Primary | None:
+    if cause is None:
+        return None
+    known = classes.get(cause.cls)
+    rule = evidence.ruleset.by_id(cause.rule)
+    same = sorted({f.rank for f in found if f.cls == cause.cls and f.role == "root" and f.rank is not None})
+    rank = cause.rank
+    if cause.cls in SYMPTOMS and cause.match is not None:
+        # A detector names the rank that did not answer, not itself.
+        accused = heartbeat.accused_tasks(cause)
+        if len(accused) == 1:
+            rank = accused[0]
+            same = [rank]
+    by_rule = rule.stage if rule is not None else None
+    open_stages = [s.name for s in evidence.attempt.stages if s.result in {"failed", "timeout", "running"}]
+    stage = open_stages[-1] if open_stages else by_rule
+    captured = cause.match.captures.get("node") if cause.match is not None else None
+    node = captured or node_of(rank, evidence.attempt, nodes) or cause.node
+    domain = rule.domain if rule is not None and rule.domain != "unknown" else known.domain if known else "unknown"
+    retry = rule.retry if rule is not None and rule.retry else known.retry if known else "same-nodes"
+    return Primary(
+        cls=cause.cls,
+        title=cause.title,
+        stage=stage,
+        domain=domain,
+        rank=rank,
+        ranks=tuple(same),
+        node=node,
+        step=cause.step if cause.step is not None else evidence.progress.last_step,
+        confidence=confidence_of(cause, found, stall, end),
+        retry=retry,
+    )

@@ -1,0 +1,86 @@
+"""Findings from exit codes: what the launcher, srun and torchrun say about how each rank ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slurm_triage.diagnosis.cluster_map import node_of, short_name
+from slurm_triage.model.diagnosis import Finding
+from slurm_triage.model.exit_status import signal_name
+from slurm_triage.model.facts import AttemptFacts, ExitRecord, Match, Place
+from slurm_triage.model.job import Job
+
+_SIGKILL = 9
+#: srun's words that are a cause of their own.
+_OUT_OF_MEMORY = "Out Of Memory"
+
+
+def merge_exits(records: Sequence[ExitRecord], attempt: AttemptFacts, nodes: Sequence[str]) -> tuple[ExitRecord, ...]:
+    """One record per rank, the one that says most (a signal before a code), in order of rank. Torchrun's global ranks
+    are kept apart from srun's task numbers by leaving them out when srun told about the same node."""
+    best: dict[int | None, ExitRecord] = {}
+    order = {"node_exit": 0, "ray": 0, "srun": 1, "train_rc": 2, "torchrun": 3}
+    for record in sorted(records, key=lambda r: order.get(r.origin, 9)):
+        if record.rank is None and record.host is None:
+            continue
+        best.setdefault(record.rank, record)
+    result = []
+    for rank, record in sorted(best.items(), key=lambda i: (i[0] is None, i[0] or 0)):
+        host = record.host if record.host and "," not in record.host and "[" not in record.host else None
+        host = short_name(host, nodes) if host else node_of(rank, attempt, nodes)
+        any_first = any(r.first_bad for r in records if r.rank == rank)
+        result.append(
+            ExitRecord(rank, host, record.code, record.signal, record.victim, record.origin, record.text, record.seq, any_first)
+        )
+    return tuple(result)
+
+
+def exit_findings(attempt: AttemptFacts, nodes: Sequence[str]) -> tuple[Finding, ...]:
+    """One finding per rank that ended badly and was not merely stopped. Victims give no finding."""
+    findings: dict[int | None, Finding] = {}
+    for record in attempt.exits:
+        if record.code == 0 or record.victim:
+            continue
+        known = findings.get(record.rank)
+        finding = _finding(record, attempt, nodes)
+        if known is None or (known.cls == "subprocess-fail" and finding.cls != "subprocess-fail"):
+            findings[record.rank] = finding
+    return tuple(findings.values())
+
+
+def _finding(record: ExitRecord, attempt: AttemptFacts, nodes: Sequence[str]) -> Finding:
+    node = short_name(record.host, nodes) if record.host and "[" not in record.host else None
+    node = node or node_of(record.rank, attempt, nodes)
+    who = f"rank {record.rank}" if record.rank is not None else "a task"
+    where = f" ({node})" if node else ""
+    place = Place(0, max(record.seq, 0), record.text)
+    match = Match("exit-status", record.rank, node, 1, place, place, record.seq, record.seq)
+    if _OUT_OF_MEMORY in record.text:
+        return Finding("oom-host", "root", "exit-status", f"{who}{where}: Slurm reports Out Of Memory", record.rank, node, match=match)
+    if record.signal is not None:
+        name = signal_name(record.signal)
+        return Finding(
+            "signal-kill", "root", "exit-status", f"{who}{where} was killed by {name}", record.rank, node, match=match
+        )
+    return Finding(
+        "subprocess-fail", "root", "exit-status", f"{who}{where} exited with code {record.code}", record.rank, node, match=match
+    )
+
+
+def accounting_findings(job: Job) -> tuple[Finding, ...]:
+    """What only accounting knows: an OOM kill that printed nothing, a lost node, a launch that failed."""
+    findings: list[Finding] = []
+    if job.state == "OUT_OF_MEMORY" or any(s.state == "OUT_OF_MEMORY" for s in job.steps) or job.exit_signal == 125:
+        findings.append(Finding("oom-host", "root", "accounting-state", "Slurm recorded an out-of-memory kill"))
+    if job.state in {"NODE_FAIL", "BOOT_FAIL"}:
+        node = job.failed_node
+        findings.append(
+            Finding("node-fail", "root", "accounting-state", f"Slurm lost {'node ' + node if node else 'a node'}", node=node)
+        )
+    if job.state == "FAILED" and job.exit_signal == _SIGKILL:
+        findings.append(
+            Finding("signal-kill", "root", "accounting-state", "the batch script was killed by SIGKILL (exit code 0:9)")
+        )
+    if job.state == "FAILED" and job.reason in {"JobHeldAdmin", "launch_failed_requeued_held"}:
+        findings.append(Finding("launch-fail", "root", "accounting-state", "Slurm could not launch the job"))
+    return tuple(findings)

@@ -1,0 +1,70 @@
+"""The per-rank view: last step, first error, last words; ranks with the same story share a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slurm_triage.diagnosis.cluster_map import node_of
+from slurm_triage.model.diagnosis import Finding, RankView
+from slurm_triage.model.exit_status import signal_name
+from slurm_triage.model.facts import AttemptFacts, ExitRecord
+from slurm_triage.model.progress import Progress
+
+_MAX_WORDS_CHARS = 160
+
+
+def rank_views(
+    findings: Sequence[Finding], exits: Sequence[ExitRecord], attempt: AttemptFacts, progress: Progress, nodes: Sequence[str]
+) -> tuple[RankView, ...]:
+    """Rows ordered by what is odd about them: fewest ranks first, then lowest rank. Empty when no line has a rank."""
+    ranks = sorted(
+        {f.rank for f in findings if f.rank is not None}
+        | {r.rank for r in progress.ranks if r.rank is not None}
+        | {t.rank for t in attempt.tails if t.rank is not None}
+        | {e.rank for e in exits if e.rank is not None}
+    )
+    first_error: dict[int, Finding] = {}
+    for finding in findings:
+        if finding.rank is not None and finding.role in {"root", "consequence", "contributor"} and finding.match is not None:
+            known = first_error.get(finding.rank)
+            if known is None or (known.match is not None and finding.match.seq < known.match.seq):
+                first_error[finding.rank] = finding
+    last_step = {r.rank: r.last for r in progress.ranks}
+    exit_of = {e.rank: e for e in exits}
+    tails = {t.rank: t for t in attempt.tails}
+    rows: dict[tuple[int | None, str | None, str | None], list[int]] = {}
+    for rank in ranks:
+        error = first_error.get(rank)
+        text = f"{error.cls}: {error.title}" if error is not None else None
+        rows.setdefault((last_step.get(rank), text, _exit_text(exit_of.get(rank))), []).append(rank)
+    views = []
+    for (step, text, exit_text), members in sorted(rows.items(), key=lambda r: (len(r[1]), r[1][0])):
+        hosts = tuple(dict.fromkeys(n for n in (node_of(m, attempt, nodes) for m in members) if n))
+        tail = tails.get(members[0])
+        views.append(
+            RankView(
+                ranks=tuple(members),
+                nodes=hosts,
+                last_step=step,
+                first_error=text,
+                last_words=tail.text[:_MAX_WORDS_CHARS] if tail is not None else None,
+                exit=exit_text,
+                last_time=tail.time if tail is not None else None,
+            )
+        )
+    return tuple(views)
+
+
+def _exit_text(record: ExitRecord | None) -> str | None:
+    if record is None:
+        return None
+    text = signal_name(record.signal) if record.signal is not None else f"exit {record.code}"
+    return f"{text} (stopped)" if record.victim else text
+
+
+def silent_ranks(attempt: AttemptFacts, nnodes: int | None) -> tuple[int, ...]:
+    """Ranks that should exist but wrote nothing in the end of the log, when most others did."""
+    present = {t.rank for t in attempt.tails if t.rank is not None} | {s.rank for s in attempt.series if s.rank is not None}
+    if not nnodes or not present or len(present) * 2 < nnodes:
+        return ()
+    return tuple(r for r in range(nnodes) if r not in present)

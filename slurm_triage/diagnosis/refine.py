@@ -1,0 +1,97 @@
+"""Sub-diagnoses: what exactly went wrong within a class, from the job's own settings and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from slurm_triage.model.diagnosis import Finding
+from slurm_triage.model.duration import human
+from slurm_triage.model.facts import AttemptFacts
+from slurm_triage.model.files import JobFiles
+from slurm_triage.model.progress import Progress
+
+#: Seed, "GPU OOM diagnosis": below .93 the fraction is the first thing to raise; above, communication buffers starve.
+GOOD_MEM_FRACTION = 0.93
+#: The launcher's default since 2026-03; earlier logs had .85.
+DEFAULT_MEM_FRACTION = ".93"
+_BUFFER_WORDS = ("nccl", "rccl", "cuda calloc", "hsa_status_error_out_of_resources")
+
+
+def mem_fraction(attempt: AttemptFacts) -> float | None:
+    text = attempt.env.get("XLA_PYTHON_CLIENT_MEM_FRACTION", "")
+    for arg in attempt.launch_args:
+        if arg.startswith("_env_XLA_PYTHON_CLIENT_MEM_FRACTION="):
+            text = arg.partition("=")[2]
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 < value <= 1 else None
+
+
+def gpu_oom(finding: Finding, attempt: AttemptFacts) -> tuple[str, Mapping[str, str]]:
+    """(note, arguments to change) for a GPU that ran out of memory: fraction too low, too high, or really too big."""
+    fraction = mem_fraction(attempt)
+    text = finding.match.first.text.lower() if finding.match is not None else ""
+    if any(word in text for word in _BUFFER_WORDS):
+        lower = ".85" if fraction is None or fraction > 0.85 else f"{fraction - 0.05:.2f}".lstrip("0")
+        shown = f" (now {fraction:g})" if fraction is not None else ""
+        return (
+            f"The communication library found no memory outside XLA's share: lower XLA_PYTHON_CLIENT_MEM_FRACTION{shown}.",
+            {"_env_XLA_PYTHON_CLIENT_MEM_FRACTION": lower},
+        )
+    if fraction is not None and fraction < GOOD_MEM_FRACTION:
+        return (
+            f"XLA_PYTHON_CLIENT_MEM_FRACTION is {fraction:g}: raise it to {GOOD_MEM_FRACTION:g} before changing batch size or parallelism.",
+            {"_env_XLA_PYTHON_CLIENT_MEM_FRACTION": f"{GOOD_MEM_FRACTION:g}".lstrip("0")},
+        )
+    if fraction is not None:
+        return (
+            f"XLA_PYTHON_CLIENT_MEM_FRACTION is already {fraction:g}: reduce per_device_batch_size or max_target_length, or set remat_policy=full.",
+            {"remat_policy": "full"} if attempt.config.get("remat_policy") not in {None, "full"} else {},
+        )
+    return ("The log does not show XLA_PYTHON_CLIENT_MEM_FRACTION; check it first (0.85 is too low for the largest models).", {})
+
+
+def checkpoint(attempt: AttemptFacts, files: JobFiles, progress: Progress, finding: Finding, fact_kind: Mapping[str, str]) -> tuple[str, ...]:
+    """Is the checkpoint usable? Ask every rank and the directory (seed, "Checkpoint filesystem error diagnosis")."""
+    saved: dict[int, set[int | None]] = {}
+    for fact in attempt.facts:
+        text = fact.captures.get("step", "")
+        if fact_kind.get(fact.rule) == "checkpoint_saved" and text.isdigit():
+            saved.setdefault(int(text), set()).add(fact.rank)
+    committed = {c.step for c in files.checkpoints if c.committed}
+    pending = sorted(c.step for c in files.checkpoints if not c.committed)
+    notes: list[str] = []
+    candidates = [s for s in saved if finding.step is None or s >= finding.step - 1] or list(saved)
+    step = max(candidates, default=None)
+    if committed:
+        newest = max(committed)
+        notes.append(f"The newest complete checkpoint on disk is step {newest}; restart from it.")
+        if step is not None and step in committed:
+            notes.append(f"Checkpoint {step} is intact: its directory has its final name.")
+    if pending:
+        notes.append(f"Checkpoint {pending[-1]} was never completed: its directory still has its temporary name.")
+    if step is not None and step not in committed:
+        ranks = saved[step] - {finding.rank}
+        if ranks:
+            notes.append(f"{len(ranks)} other rank(s) report that checkpoint {step} was saved: it is probably intact; check that its directory has its final name.")
+    if not notes:
+        notes.append("Nothing in the log proves that the checkpoint was completed; look for its directory without a temporary suffix before restarting.")
+    if progress.checkpoint_cost_s is not None:
+        notes.append(f"A checkpoint takes about {human(progress.checkpoint_cost_s)} here.")
+    return tuple(notes)
+
+
+def node_exit_notes(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """What the exit codes of the failing ranks usually mean (seed, "Diagnosing node failures")."""
+    notes = []
+    for finding in findings:
+        if finding.cls != "signal-kill" or finding.role != "root":
+            continue
+        if "SIGKILL" in finding.title:
+            notes.append("SIGKILL leaves no message: the kernel's OOM killer, the scheduler or an administrator sent it. Check the node's kernel log.")
+        elif "SIGSEGV" in finding.title or "SIGABRT" in finding.title or "SIGBUS" in finding.title:
+            notes.append("A crash of this kind usually leaves a core dump; see the paths in the next steps.")
+        break
+    return tuple(notes)

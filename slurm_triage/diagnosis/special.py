@@ -1,0 +1,85 @@
+"""Verdicts that rest on what did not happen: finished anyway, stopped short, nothing to do, never ran."""
+
+from __future__ import annotations
+
+from slurm_triage.diagnosis.cause import PRINT_LAG_STEPS
+from slurm_triage.diagnosis.completion import End
+from slurm_triage.model.diagnosis import Finding
+from slurm_triage.model.facts import AttemptFacts, Match
+from slurm_triage.model.files import JobFiles
+from slurm_triage.model.job import Job
+from slurm_triage.model.progress import Progress
+
+#: Slurm's "signal" for a batch script that could not even be launched (output file not openable, prolog failed).
+_LAUNCH_SIGNAL = 53
+
+
+def soft_success(attempt: AttemptFacts, progress: Progress, end: End, cause: Finding | None) -> Finding | None:
+    """Training reached its last step, only the end went wrong (the seed's three signatures).
+
+    The failing rank itself must have got there (within the print lag): one rank at T-1 proves nothing about another.
+    """
+    total = progress.total_steps
+    if total is None or end.claims_success is not False or not end.reached_last_step:
+        return None
+    last = total - 1
+    if cause is not None:
+        at_step = cause.match.step if cause.match is not None else cause.step
+        by_rank = {r.rank: r.last for r in progress.ranks}
+        own = by_rank.get(cause.rank, progress.last_step)
+        if own is None or own < last - PRINT_LAG_STEPS:
+            return None
+        if at_step is not None and at_step < last - PRINT_LAG_STEPS and cause.cls not in {"cancelled", "time-limit"}:
+            return None
+    failing = [e.rank for e in attempt.exits if e.first_bad]
+    stop = {"time-limit": "at the time limit", "cancelled": "when the job was cancelled"}.get(end.stop or "")
+    if stop is not None:
+        how = f"the job ended {stop} during teardown"
+    elif failing and failing[0] is not None:
+        how = f"rank {failing[0]} ended badly during teardown"
+    else:
+        how = "teardown went wrong"
+    return Finding("soft-success", "root", "completion", f"all {total} steps were completed; {how}", step=last)
+
+
+def incomplete_success(attempt: AttemptFacts, progress: Progress, end: End, sigterm: bool) -> Finding | None:
+    """Exit 0, but the last step was never reached: SUCCESS is not to be believed."""
+    if end.claims_success is not True or end.reached_last_step is not False or progress.total_steps is None:
+        return None
+    if progress.last_step is not None and progress.last_step >= progress.total_steps - 1 - PRINT_LAG_STEPS:
+        return None
+    if progress.last_step is None:
+        return None
+    wanted = progress.total_steps - 1
+    if sigterm:
+        title = f"asked to stop (SIGTERM) at step {progress.last_step} of {wanted} and reported success"
+    else:
+        title = f"reported success at step {progress.last_step} although the last step is {wanted}"
+    return Finding("incomplete-success", "root", "completion", title, step=progress.last_step)
+
+
+def nothing_left_to_do(attempt: AttemptFacts, progress: Progress, restores: tuple[Match, ...]) -> bool:
+    """The run had been finished before: restored from its last step, no step line, exit 0."""
+    if progress.last_step is not None or progress.total_steps is None:
+        return False
+    steps = [int(m.captures["step"]) for m in restores if m.captures.get("step", "").isdigit()]
+    return bool(steps) and max(steps) >= progress.total_steps - 1
+
+
+def without_log(job: Job, files: JobFiles) -> tuple[Finding | None, str | None]:
+    """(finding, note) for a job that left no log."""
+    if job.exit_signal == _LAUNCH_SIGNAL and not job.exit_code:
+        title = "Slurm ended the job before the script could write anything (exit code 0:53)"
+        return Finding("prolog-kill-no-log", "root", "accounting-state", title), None
+    if job.state == "PENDING" and (job.reason or "").lower().replace("_", " ").startswith("launch failed"):
+        return Finding("launch-fail", "root", "accounting-state", "launch failed; Slurm requeued and held the job"), None
+    if job.state in {"PENDING", "CONFIGURING"}:
+        return None, "the job is waiting and has not started"
+    if job.state == "CANCELLED" and (job.start is None or not job.elapsed_s):
+        return Finding("cancelled", "root", "accounting-state", "cancelled before it started"), None
+    if job.state in {"BOOT_FAIL", "NODE_FAIL"}:
+        return Finding("node-fail", "root", "accounting-state", "a node failed before the job could write a log"), None
+    if job.is_terminal and job.state not in {"COMPLETED", "CANCELLED"} and (job.elapsed_s or 0) <= 1:
+        title = f"Slurm ended the job within a second ({job.state}) and there is no log"
+        return Finding("prolog-kill-no-log", "root", "accounting-state", title), None
+    return None, files.problem

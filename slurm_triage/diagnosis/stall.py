@@ -1,0 +1,82 @@
+"""Did training stand still before the end? A silent stall is an event, though no line shows it.
+
+Sources: the seed ("the reliable indicator is whether the last completed step is recent", wall-time gap beyond the
+15-30 minutes of set-up) and the measured limits of a live verdict: a checkpoint may take minutes, so silence counts
+only beyond ten step times, twice the longest step, and ten minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from slurm_triage.model.facts import AttemptFacts
+from slurm_triage.model.progress import Progress
+
+#: A silence shorter than this is never a hang by itself.
+MIN_SILENCE_S = 600.0
+#: Set-up and compilation that the seed allows for when only the sum of step times and the wall time are known.
+SETUP_ALLOWANCE_S = 1800.0
+#: Before the first step everything may still be compiling; half an hour is the seed's upper figure.
+MIN_INIT_SILENCE_S = 1800.0
+_STEP_TIMES = 10.0
+_LONGEST_STEPS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """``measured``: from clocks; otherwise from wall time minus the sum of step times."""
+
+    silence_s: float
+    limit_s: float
+    phase: str
+    after: str | None
+    measured: bool
+
+
+def find_stall(
+    attempt: AttemptFacts, progress: Progress, fact_kind: Mapping[str, str], *, extra_limit_s: float = 0.0
+) -> Stall | None:
+    """A stall between the last completed step (or the start of training) and the end of the attempt.
+
+    ``extra_limit_s``: silence that something else explains (the heartbeat timeout after a peer's death).
+    """
+    phase, after = _phase(attempt, progress, fact_kind)
+    if progress.last_step is None:
+        limit = MIN_INIT_SILENCE_S + extra_limit_s
+    else:
+        longest = max((s.seconds or 0.0 for series in attempt.series for s in series.steps), default=0.0)
+        limit = max(MIN_SILENCE_S, _STEP_TIMES * (progress.step_time_s or 0.0), _LONGEST_STEPS * longest)
+        limit += extra_limit_s
+    if progress.silence_s is not None:
+        measured = progress.last_step_time is not None
+        limit = limit if measured else max(limit, SETUP_ALLOWANCE_S)
+        return Stall(progress.silence_s, limit, phase, after, measured) if progress.silence_s > limit else None
+    if progress.unaccounted_s is not None and progress.last_step is not None:
+        gap = progress.unaccounted_s - SETUP_ALLOWANCE_S
+        return Stall(gap, limit, phase, after, False) if gap > limit else None
+    return None
+
+
+def _phase(attempt: AttemptFacts, progress: Progress, fact_kind: Mapping[str, str]) -> tuple[str, str | None]:
+    """(phase of the silence, what the log spoke of last)."""
+    last_step_seq = max((s.steps[-1].seq for s in attempt.series if s.steps), default=-1)
+    after = None
+    for fact in attempt.facts:
+        kind = fact_kind.get(fact.rule)
+        if fact.seq > last_step_seq and kind in _ACTIVITIES:
+            after = _ACTIVITIES[kind]
+    if progress.last_step is not None:
+        return ("checkpoint" if after == "a checkpoint save" else "eval" if after == "evaluation" else "training"), after
+    return ("restore" if after == "a checkpoint restore" else "init"), after
+
+
+_ACTIVITIES = {
+    "checkpoint_started": "a checkpoint save",
+    "restore": "a checkpoint restore",
+    "eval": "evaluation",
+    "compile": "compilation",
+    "barrier": "a barrier of all hosts",
+    "barrier_passed": "the start of the training loop",
+    "memstats": "the first step's compilation",
+}

@@ -1,0 +1,192 @@
+"""A disposable index beside each sealed segment: job id -> where its records are.
+
+One file per segment, ``<segment>.idx``, written once, by rename, never changed: no lock, no journal, safe on any file
+system. A look-up reads the fixed head of each index (job ids rise with time, so nearly all segments are ruled out
+there) and bisects the few that may hold the id. An index that is missing, damaged or made for other bytes is ignored,
+its segment is searched instead, and the index is made again by whoever may write there.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import zlib
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+from google_crc32c import value as crc32c
+
+from slurm_triage.ledger.frame import MARK, Damage, Frame, frames, parse_at
+from slurm_triage.ledger.segment import Segment, segments
+
+_MAGIC = b"STIDX\x00\x00\x01"
+_HEAD = struct.Struct("<8sQIIQQIIddII")
+_CRC = struct.Struct("<I")
+_ENTRY = struct.Struct("<QII")
+_NAME_BIT = 1 << 63
+_PROBE_BYTES = 256
+
+
+class Head(NamedTuple):
+    """``covered``: bytes of the segment that were indexed. ``low``, ``high``: range of the numeric job ids. ``names``:
+    how many entries are for ids that are no numbers. ``first_end``, ``last_end``: when the jobs ended, epoch seconds."""
+
+    magic: bytes
+    covered: int
+    count: int
+    entries_crc: int
+    low: int
+    high: int
+    names: int
+    damaged: int
+    first_end: float
+    last_end: float
+    head_probe: int
+    tail_probe: int
+
+
+def index_path(segment: Path) -> Path:
+    return segment.with_suffix(".idx")
+
+
+def id_key(job_id: str) -> int:
+    """63 bits that stand for a job id: the number itself, or a checksum of a name with the top bit set."""
+    if job_id.isascii() and job_id.isdecimal() and len(job_id) < 19:
+        return int(job_id)
+    raw = job_id.encode("utf-8", "replace")
+    return _NAME_BIT | crc32c(raw) << 31 ^ zlib.crc32(raw)
+
+
+def build(segment: Segment) -> bytes:
+    """The index of a sealed segment. Raises OSError."""
+    data = segment.path.read_bytes()[: segment.limit]
+    entries: list[tuple[int, int, int]] = []
+    damaged = 0
+    first_end, last_end = float("inf"), float("-inf")
+    for item in frames(data):
+        if isinstance(item, Damage):
+            damaged += 1
+            continue
+        if item.kind != b"rec":
+            continue
+        values = orjson.loads(item.payload)
+        ids = {values.get("job_id"), values.get("array_job_id"), values.get("het_job_id")}
+        entries.extend((id_key(i), item.start, item.end - item.start) for i in ids if i)
+        ended = values.get("end", values.get("generated_at", 0.0))
+        first_end, last_end = min(first_end, ended), max(last_end, ended)
+    entries.sort()
+    body = b"".join(_ENTRY.pack(*entry) for entry in entries)
+    numbers = [key for key, _, _ in entries if not key & _NAME_BIT]
+    head = _HEAD.pack(
+        _MAGIC,
+        len(data),
+        len(entries),
+        crc32c(body),
+        min(numbers, default=0),
+        max(numbers, default=0),
+        len(entries) - len(numbers),
+        damaged,
+        first_end,
+        last_end,
+        crc32c(data[:_PROBE_BYTES]),
+        crc32c(data[-_PROBE_BYTES:]),
+    )
+    return head + _CRC.pack(crc32c(head)) + body
+
+
+def refresh(directory: Path, budget_s: float = float("inf")) -> int:
+    """Makes the missing, stale and damaged indexes of one writer's sealed segments, newest first, for about that long.
+    Returns how many were made; 0 where this user may not write or the disk is full (an index is only a cache)."""
+    made, deadline = 0, time.monotonic() + budget_s
+    if not os.access(directory, os.W_OK):
+        return 0
+    for segment in reversed(segments(directory)):
+        if segment.seal is None or (read_head(segment) is not None and _entries(segment) is not None):
+            continue
+        if time.monotonic() > deadline:
+            break
+        temporary = index_path(segment.path).with_suffix(f".idx.{os.getpid()}.tmp")
+        try:
+            temporary.write_bytes(build(segment))
+            temporary.chmod(segment.path.stat().st_mode & 0o666)
+            temporary.rename(index_path(segment.path))
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            return made
+        made += 1
+    return made
+
+
+def read_head(segment: Segment) -> Head | None:
+    """The head of a segment's index if it is whole and was made for the bytes that are there now."""
+    if segment.seal is None:
+        return None
+    try:
+        with index_path(segment.path).open("rb") as file:
+            raw = file.read(_HEAD.size + _CRC.size)
+        if len(raw) < _HEAD.size + _CRC.size or _CRC.unpack(raw[_HEAD.size :])[0] != crc32c(raw[: _HEAD.size]):
+            return None
+        head = Head(*_HEAD.unpack(raw[: _HEAD.size]))
+        if head.magic != _MAGIC or head.covered != segment.limit:
+            return None
+        with segment.path.open("rb") as file:
+            first = file.read(min(_PROBE_BYTES, head.covered))
+            file.seek(max(0, head.covered - _PROBE_BYTES))
+            last = file.read(min(_PROBE_BYTES, head.covered))
+    except OSError:
+        return None
+    return head if (crc32c(first), crc32c(last)) == (head.head_probe, head.tail_probe) else None
+
+
+def _entries(segment: Segment) -> bytes | None:
+    try:
+        raw = index_path(segment.path).read_bytes()
+    except OSError:
+        return None
+    head = Head(*_HEAD.unpack(raw[: _HEAD.size]))
+    body = raw[_HEAD.size + _CRC.size :]
+    return body if len(body) == head.count * _ENTRY.size and crc32c(body) == head.entries_crc else None
+
+
+def find(segment: Segment, key: int) -> list[Frame] | None:
+    """The lines that the index names for ``key``; None if the index cannot be used and the segment must be searched
+    (a line that the index names but that is damaged now counts as that, too)."""
+    head = read_head(segment)
+    if head is None:
+        return None
+    if not (head.names if key & _NAME_BIT else head.low <= key <= head.high):
+        return []
+    body = _entries(segment)
+    if body is None:
+        return None
+    at = bisect_left(range(head.count), key, key=lambda i: _ENTRY.unpack_from(body, i * _ENTRY.size)[0])
+    found: list[Frame] = []
+    with segment.path.open("rb") as file:
+        while at < head.count:
+            entry_key, start, length = _ENTRY.unpack_from(body, at * _ENTRY.size)
+            if entry_key != key:
+                break
+            file.seek(start)
+            frame = parse_at(file.read(length + 1), 0, length + 1)
+            if frame is None:
+                return None
+            found.append(frame._replace(start=start, end=start + length))
+            at += 1
+    return found
+
+
+def search(data: bytes, job_id: str) -> Iterator[Frame]:
+    """The same without an index: all lines in ``data`` that mention ``job_id`` as an id."""
+    needle = b'_id":%b' % orjson.dumps(job_id)
+    hit = data.find(needle)
+    while hit >= 0:
+        start = data.rfind(MARK, 0, hit)
+        frame = parse_at(data, start, len(data)) if start >= 0 else None
+        if frame is not None and frame.kind == b"rec" and hit < frame.end:
+            yield frame
+            hit = frame.end
+        hit = data.find(needle, hit + 1)

@@ -1,0 +1,149 @@
+"""Look-ups: one job by id, or all attempts that fit sacct-like filters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from slurm_triage.ledger import index
+from slurm_triage.ledger.frame import Frame
+from slurm_triage.ledger.read import ReadCounts, Snapshot, load, newest_of, records, snapshot
+from slurm_triage.ledger.record import LedgerRecord, from_dict
+from slurm_triage.ledger.segment import Segment
+from slurm_triage.model.nodelist import expand
+
+#: sacct's short names of states.
+STATE_NAMES = {
+    "BF": "BOOT_FAIL",
+    "CA": "CANCELLED",
+    "CD": "COMPLETED",
+    "DL": "DEADLINE",
+    "F": "FAILED",
+    "NF": "NODE_FAIL",
+    "OOM": "OUT_OF_MEMORY",
+    "PD": "PENDING",
+    "PR": "PREEMPTED",
+    "R": "RUNNING",
+    "RQ": "REQUEUED",
+    "RV": "REVOKED",
+    "S": "SUSPENDED",
+    "TO": "TIMEOUT",
+}
+_JOB = re.compile(r"^(\d+)(?:_(\d+)|\+(\d+))?(?:\.\w+)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Empty or None means: all. ``states`` are Slurm's states or statuses of a triage, upper case. A job fits the time
+    window if it was there at any moment of it, as with sacct."""
+
+    users: tuple[str, ...] = ()
+    since: float | None = None
+    until: float | None = None
+    states: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    fingerprint: str | None = None
+
+
+def by_job(
+    roots: Sequence[Path], job: str, clusters: Sequence[str] = (), counts: ReadCounts | None = None
+) -> list[LedgerRecord]:
+    """Every attempt of a job, newest revision of each, oldest attempt first. ``job`` is an id as Slurm prints it
+    (``7877``, array ``7878`` or ``7878_3``, het part ``29+1``, step ``7877.0``) or one of another launcher.
+
+    ``counts`` takes what damage was met. Raises LedgerError.
+    """
+    counter = counts if counts is not None else ReadCounts()
+    match = _JOB.match(job)
+    base = match[1] if match else job
+    key = index.id_key(base)
+    found: list[tuple[Frame, int]] = []
+    snap = snapshot(roots, clusters)
+    unindexed: set[Path] = set()
+    for part, segment in enumerate(snap.parts):
+        indexed = index.find(segment, key)
+        if indexed is None:
+            indexed = list(index.search(load(segment, counter), base))
+            if segment.seal is not None:
+                unindexed.add(segment.path.parent)
+        found.extend((frame, part) for frame in indexed)
+    wanted = [r for r in (from_dict(orjson.loads(f.payload)) for f in newest_of(found)) if _is_job(r, base, match)]
+    for directory in sorted(unindexed):
+        # The answer is there already; at most this much is spent on the next look-up's speed.
+        index.refresh(directory, budget_s=0.5)
+    return sorted(wanted, key=lambda r: (r.cluster or "", _number(r.job_id), r.start or 0.0, r.revision))
+
+
+def _is_job(record: LedgerRecord, base: str, match: re.Match[str] | None) -> bool:
+    if base not in (record.job_id, record.array_job_id, record.het_job_id):
+        return False
+    if match and match[2] is not None:
+        return record.array_job_id == base and record.array_task_id == match[2]
+    if match and match[3] is not None:
+        # The parts of a heterogeneous job have consecutive ids, the leader's first.
+        return record.het_job_id == base and record.job_id == str(int(base) + int(match[3]))
+    return True
+
+
+def _number(job_id: str) -> tuple[int, str]:
+    return (int(job_id), "") if job_id.isdecimal() else (0, job_id)
+
+
+def select(
+    roots: Sequence[Path], wanted: Filter, clusters: Sequence[str] = (), counts: ReadCounts | None = None
+) -> Iterator[LedgerRecord]:
+    """All attempts that fit, newest revision of each, in the order written. ``counts`` takes what was met. Raises
+    LedgerError."""
+    snap = snapshot(roots, clusters, lambda segment: _may_hold(segment, wanted.since))
+    if counts is not None:
+        snap = Snapshot(snap.parts, counts)
+    nodes = frozenset(wanted.nodes)
+    for record in records(snap, _needle(wanted), lambda values: _cheap(values, wanted)):
+        if not nodes or not nodes.isdisjoint(record.node_names):
+            yield record
+
+
+def _may_hold(segment: Segment, since: float | None) -> bool:
+    if since is None:
+        return True
+    head = index.read_head(segment)
+    return head is None or head.last_end >= since
+
+
+def _needle(wanted: Filter) -> bytes | None:
+    if wanted.fingerprint is not None:
+        return b'"fingerprint":' + orjson.dumps(wanted.fingerprint)
+    if len(wanted.users) == 1:
+        return b'"user":' + orjson.dumps(wanted.users[0])
+    return None
+
+
+def _cheap(values: dict[str, Any], wanted: Filter) -> bool:
+    """The filters that need no node list."""
+    ended = values.get("end", values.get("generated_at", 0.0))
+    began = values.get("start", values.get("submit", ended))
+    state = str(values.get("state", "")).split(" ")[0].upper()
+    return (
+        (not wanted.users or values.get("user") in wanted.users)
+        and (wanted.since is None or ended >= wanted.since)
+        and (wanted.until is None or began <= wanted.until)
+        and (not wanted.states or state in wanted.states or str(values.get("status")).upper() in wanted.states)
+        and (not wanted.classes or values.get("class") in wanted.classes)
+        and (wanted.fingerprint is None or values.get("fingerprint") == wanted.fingerprint)
+    )
+
+
+def parse_states(text: str) -> tuple[str, ...]:
+    """``F,TO,hanging`` to full names, upper case."""
+    words = (word.strip().upper() for word in text.split(","))
+    return tuple(STATE_NAMES.get(word, word) for word in words if word)
+
+
+def parse_nodes(text: str) -> tuple[str, ...]:
+    return expand(text)

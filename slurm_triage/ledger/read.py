@@ -1,0 +1,130 @@
+"""Reading a ledger while it is being written: every record exactly once, damage counted, nothing locked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from slurm_triage.errors import LedgerError
+from slurm_triage.ledger.frame import Damage, Frame, frames
+from slurm_triage.ledger.record import LedgerRecord, from_dict
+from slurm_triage.ledger.segment import Segment, segments, writer_dirs
+
+
+@dataclass(slots=True)
+class ReadCounts:
+    """What a reading met. A line still being written at the end of an unsealed segment is not damage."""
+
+    lines: int = 0
+    superseded: int = 0
+    damaged: int = 0
+    missing_files: int = 0
+    first_damage: str | None = None
+
+    def note(self, segment: Segment, damage: Damage) -> None:
+        if damage.torn and (segment.seal is None or segment.seal.torn_from == damage.start):
+            return
+        self.damaged += 1
+        self.first_damage = self.first_damage or f"{segment.path}, byte {damage.start}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The segments of some writers as they were at one moment; a reading does not see what is appended later."""
+
+    parts: tuple[Segment, ...]
+    counts: ReadCounts = field(default_factory=ReadCounts)
+
+
+def snapshot(
+    roots: Sequence[Path],
+    clusters: Sequence[str] = (),
+    wanted: Callable[[Segment], bool] = lambda _: True,
+) -> Snapshot:
+    """All segments of the given ledgers, writer by writer, oldest first. ``clusters`` limits it to writers of those
+    names; ``wanted`` may leave out segments. Raises LedgerError."""
+    found: list[Segment] = []
+    for root in roots:
+        for directory in writer_dirs(root):
+            if clusters and directory.name not in clusters:
+                continue
+            try:
+                found.extend(segment for segment in segments(directory) if wanted(segment))
+            except OSError as error:
+                raise LedgerError(f"cannot read {directory} ({error.strerror}); check its mode") from error
+    return Snapshot(tuple(found))
+
+
+def load(segment: Segment, counts: ReadCounts) -> bytes:
+    """The bytes of a segment that belong to the ledger; b"" (and counted) if retention removed it meanwhile."""
+    try:
+        with segment.path.open("rb") as file:
+            return file.read(segment.limit)
+    except FileNotFoundError:
+        counts.missing_files += 1
+        return b""
+    except OSError as error:
+        raise LedgerError(f"cannot read {segment.path} ({error.strerror}); check its mode and the disk") from error
+
+
+def superseded(snap: Snapshot) -> set[tuple[int, int]]:
+    """Places (part, offset) of records that a later revision of the same attempt replaces.
+
+    The highest revision counts; of equal ones the last written.
+    """
+    newest: dict[bytes, tuple[int, int, int]] = {}
+    old: set[tuple[int, int]] = set()
+    for part, segment in enumerate(snap.parts):
+        for item in frames(load(segment, ReadCounts())):
+            if not isinstance(item, Frame) or item.kind != b"rec":
+                continue
+            other = newest.get(item.key)
+            if other is None:
+                newest[item.key] = (item.rev, part, item.start)
+            elif item.rev >= other[0]:
+                old.add(other[1:])
+                newest[item.key] = (item.rev, part, item.start)
+            else:
+                old.add((part, item.start))
+    return old
+
+
+def records(
+    snap: Snapshot,
+    needle: bytes | None = None,
+    where: Callable[[dict[str, Any]], bool] = lambda _: True,
+) -> Iterator[LedgerRecord]:
+    """Every attempt once, in the order written. ``needle`` skips lines without these bytes before they are parsed;
+    ``where`` sees the JSON object of the rest. What was met is counted in ``snap.counts``."""
+    counts = snap.counts
+    old = superseded(snap)
+    for part, segment in enumerate(snap.parts):
+        for item in frames(load(segment, counts)):
+            if isinstance(item, Damage):
+                counts.note(segment, item)
+                continue
+            if item.kind != b"rec":
+                continue
+            counts.lines += 1
+            if (part, item.start) in old:
+                counts.superseded += 1
+                continue
+            if needle is not None and needle not in item.payload:
+                continue
+            values = orjson.loads(item.payload)
+            if where(values):
+                yield from_dict(values)
+
+
+def newest_of(found: Sequence[tuple[Frame, int]]) -> list[Frame]:
+    """Of some frames (with a number that orders their segments) the newest of each key, in the order written."""
+    best: dict[bytes, tuple[int, int, int, Frame]] = {}
+    for frame, part in found:
+        rank = (frame.rev, part, frame.start)
+        if frame.key not in best or rank > best[frame.key][:3]:
+            best[frame.key] = (*rank, frame)
+    return [entry[3] for entry in sorted(best.values(), key=lambda entry: entry[1:3])]

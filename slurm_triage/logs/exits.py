@@ -1,0 +1,110 @@
+"""Who ended how, and who only because another rank ended first.
+
+After one task of a step fails, ``srun --kill-on-bad-exit`` stops the others: they end with 143 (or are Killed), and the
+stage's own code is the highest of all, so that 143 hides 1, 7, 134 and 139. The first exit that is not a stop tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from slurm_triage.model.exit_status import STOP_SIGNALS, decode_signal
+from slurm_triage.model.facts import Cancellation, ExitRecord, Match
+
+#: srun's words for a task's end without an exit code.
+_KILLED = "Killed"
+_OUT_OF_MEMORY = "Out Of Memory"
+
+
+def exits_from(
+    by_kind: Mapping[str, Sequence[Match]], cancellations: Sequence[Cancellation], *, ray: bool
+) -> tuple[ExitRecord, ...]:
+    """All exits in log order, victims marked, the first bad one flagged."""
+    records = [
+        *(_node_exit(f, ray) for f in by_kind.get("node_exit", ())),
+        *(r for f in by_kind.get("srun_exit", ()) for r in _srun_exits(f, ray)),
+        *(_train_rc(f, ray) for f in by_kind.get("train_rc", ()) if f.captures.get("code") != "0"),
+        *(_torchrun(f) for f in by_kind.get("torchrun_exit", ()) if "code" in f.captures),
+        *(_ray_exit(f) for f in by_kind.get("ray_exit", ()) if f.captures.keys() & {"code", "signal"}),
+    ]
+    records.sort(key=lambda r: r.seq)
+    job_cancel_seq = min((c.seq for c in cancellations if c.kind == "JOB"), default=None)
+    seen_bad = False
+    result: list[ExitRecord] = []
+    for record in records:
+        stopped = record.signal in STOP_SIGNALS or (
+            record.signal == 9 and (seen_bad or job_cancel_seq is not None) and record.origin == "srun"
+        )
+        victim = record.code != 0 and (stopped or (seen_bad and record.origin == "torchrun" and record.victim))
+        first_bad = record.code != 0 and not victim and not seen_bad
+        seen_bad = seen_bad or first_bad
+        result.append(_marked(record, victim, first_bad))
+    return tuple(result)
+
+
+def _marked(record: ExitRecord, victim: bool, first_bad: bool) -> ExitRecord:
+    return ExitRecord(
+        record.rank, record.host, record.code, record.signal, victim, record.origin, record.text, record.seq, first_bad
+    )
+
+
+def _node_exit(fact: Match, ray: bool) -> ExitRecord:
+    code = int(fact.captures.get("code", "0"))
+    host = fact.captures.get("node") or None
+    return ExitRecord(fact.rank, host, code, decode_signal(code, ray=ray), False, "node_exit", fact.first.text, fact.seq)
+
+
+def _train_rc(fact: Match, ray: bool) -> ExitRecord:
+    code = int(fact.captures.get("code", "0"))
+    return ExitRecord(fact.rank, None, code, decode_signal(code, ray=ray), False, "train_rc", fact.first.text, fact.seq)
+
+
+def _srun_exits(fact: Match, ray: bool) -> list[ExitRecord]:
+    captures = fact.captures
+    code_text, word = captures.get("code"), captures.get("word") or ""
+    code = int(code_text) if code_text else None
+    signal = decode_signal(code, ray=ray)
+    if code is None:
+        if word.startswith(_OUT_OF_MEMORY) or word.startswith(_KILLED):
+            signal = 9
+        elif not word:
+            return []
+    hosts = captures.get("node")
+    return [
+        ExitRecord(rank, hosts, code, signal, False, "srun", fact.first.text, fact.seq)
+        for rank in task_numbers(captures.get("tasks", ""))
+    ]
+
+
+def _torchrun(fact: Match) -> ExitRecord:
+    code = int(fact.captures["code"])
+    rank = fact.captures.get("rank")
+    return ExitRecord(
+        int(rank) if rank else None,
+        fact.captures.get("node"),
+        code,
+        decode_signal(code),
+        False,
+        "torchrun",
+        f"rank {rank}: exitcode {code}",
+        fact.seq,
+    )
+
+
+def _ray_exit(fact: Match) -> ExitRecord:
+    captures = fact.captures
+    signal = int(captures["signal"]) if captures.get("signal") else None
+    code = int(captures["code"]) if captures.get("code") else None
+    rank = int(captures["rank"]) if captures.get("rank") else fact.rank
+    return ExitRecord(rank, captures.get("node"), code, signal, False, "ray", fact.first.text, fact.seq)
+
+
+def task_numbers(text: str, limit: int = 4096) -> list[int]:
+    """Task ids in ``0-3,7`` or ``[0-3,7]``; at most ``limit``."""
+    numbers: list[int] = []
+    for part in text.strip("[]").split(","):
+        low, _, high = part.partition("-")
+        if not low.isdigit() or len(low) > 7 or (high and (not high.isdigit() or len(high) > 7)):
+            continue
+        numbers.extend(range(int(low), min(int(high or low), int(low) + limit) + 1))
+    return numbers[:limit]

@@ -1,0 +1,112 @@
+"""One physical line of a log taken apart: rank label, terminal codes, Ray and clock prefixes, text.
+
+Rules on labels and ANSI codes: maxtext-slurm prints ``srun -l`` labels of a fixed width, and only three producers
+write ANSI codes; Ray puts ``(Actor pid=1)`` inside the label.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: A longer line is cut: no message that names a cause is longer, and regular expressions run over it.
+MAX_BODY_BYTES = 4096
+
+_ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()*+][A-Za-z0-9]|\x1b\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)?|\x1b.|\x0f")
+_LABEL = re.compile(rb"( *)(\d{1,6}): ?")
+_RAY = re.compile(
+    r"^\((?:[\w.:-]+,? pid=\d+(?:, ip=[\w.:]+)?|(?:raylet|autoscaler|gcs_server|dashboard)(?:, ip=[\w.:]+)?|"
+    r"pid=\d+(?:, ip=[\w.:]+)?)\)\s?"
+)
+#: Labels that frameworks print inside the line; the number is a global rank.
+_INNER_RANK = re.compile(r"^(?:\[rank:? ?(\d+)\]:? ?|\[1,(\d+)\]<std(?:out|err)>: ?|rank[ _](\d+): ?)", re.IGNORECASE)
+_ABSL = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d[.\d]* +\d* *[\w./+-]+:\d+\] ")
+_LEADING_CLOCK = re.compile(
+    r"^\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: [IWEF])?\]?[:,]?\s+"
+)
+#: Lines that repeat arguments, settings or commands: failure words in them mean nothing. Launcher: ``bash -x`` traces,
+#: environment dumps, MaxText's configuration dump.
+_ECHO = re.compile(
+    r"^(?:\++ |Config param |(?:export |  export |declare -x )?[A-Za-z_][A-Za-z0-9_]*=|args: |Extracted env: |"
+    r"Updating keys from env and command line|Command line arguments: |Namespace\(|Script args: |\[ENV\] )"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFormat:
+    """How ranks are labelled in one file. ``width`` is the printf width of ``srun -l``; None: no labels."""
+
+    width: int | None = None
+    ntasks: int | None = None
+
+    def split(self, raw: bytes) -> tuple[int | None, bytes]:
+        """(rank, rest). A number that cannot be a label (wrong width, rank too high) stays part of the text."""
+        if self.width is None:
+            return None, raw
+        match = _LABEL.match(raw)
+        if match is None or match.end(2) != self.width:
+            return None, raw
+        rank = int(match[2])
+        if self.ntasks is not None and rank >= self.ntasks:
+            return None, raw
+        return rank, raw[match.end() :]
+
+
+NO_LABELS = LabelFormat()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """``text`` is what a person reads (label, ANSI, Ray prefix removed); ``body`` also lacks clock prefixes."""
+
+    rank: int | None
+    text: str
+    body: str
+    is_echo: bool
+    inner_rank: int | None = None
+
+
+def parse(raw: bytes, labels: LabelFormat) -> Line:
+    """Take one physical line apart. Any bytes are accepted; undecodable ones become U+FFFD."""
+    rank, rest = labels.split(raw[: MAX_BODY_BYTES + 16])
+    return parse_rest(rank, rest)
+
+
+def parse_rest(rank: int | None, rest: bytes) -> Line:
+    """The same for a line whose rank label is already taken off."""
+    if b"\x1b" in rest or b"\x0f" in rest:
+        rest = _ANSI.sub(b"", rest)
+    text = rest[:MAX_BODY_BYTES].decode("utf-8", "replace").replace("\0", "").rstrip("\r\n")
+    if text.startswith("("):
+        text = _RAY.sub("", text, count=1)
+    body, inner = strip_prefixes(text)
+    return Line(rank if rank is not None else inner, text, body, bool(_ECHO.match(body)), inner)
+
+
+def strip_prefixes(text: str) -> tuple[str, int | None]:
+    """(text without clock, absl and inner-rank prefixes, inner rank)."""
+    body, inner = text, None
+    for _ in range(3):
+        before = body
+        match = _INNER_RANK.match(body)
+        if match is not None:
+            inner = int(next(g for g in match.groups() if g is not None))
+            body = body[match.end() :]
+        if body[:1].isdigit() or body.startswith("["):
+            body = _LEADING_CLOCK.sub("", body, count=1)
+        if body[:1] in "IWEF":
+            body = _ABSL.sub("", body, count=1)
+        if body == before:
+            break
+    return body, inner
+
+
+def parse_any(raw: bytes) -> Line:
+    """Take apart a line of unknown origin: whatever looks like a rank label is one."""
+    match = _LABEL.match(raw)
+    return parse(raw, LabelFormat(width=match.end(2)) if match else NO_LABELS)
+
+
+def clean(raw: bytes) -> str:
+    """The body of a line as rules see it, with whatever label it has removed."""
+    return parse_any(raw).body

@@ -1,0 +1,121 @@
+"""All logs of one job, read once, as facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from slurm_triage.logs.fold import fold_attempt
+from slurm_triage.logs.scan import FileScan
+from slurm_triage.logs.source import ByteSource, open_source
+from slurm_triage.logs.tails import rank_tails
+from slurm_triage.logs.tally import AttemptTally
+from slurm_triage.logs.windows import windows
+from slurm_triage.model.facts import LogFacts, RankTail, StepSeries
+from slurm_triage.model.files import JobFiles, LogFile
+from slurm_triage.model.rule import RuleSet
+from slurm_triage.rules.matcher import Matcher
+
+#: More than this share of control bytes in the first 64 KiB: not a text log.
+_BINARY_SHARE = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFile:
+    log: LogFile
+    scan: FileScan
+    size_bytes: int
+    damaged: str | None
+
+
+def read_logs(files: JobFiles, ruleset: RuleSet, matcher: Matcher, *, max_bytes: int | None = None) -> LogFacts:
+    """Facts of all attempts. Files are read in the order given; the first one defines the attempts.
+
+    Raises NotFoundError when a file cannot be opened. ``max_bytes`` bounds each file (uncompressed).
+    """
+    read: list[_ReadFile] = []
+    seq_base = 0
+    truncated = False
+    for index, log in enumerate(files.logs):
+        with open_source(log.path) as source:
+            scan = _read_one(source, index, seq_base, log, ruleset, matcher, max_bytes)
+            size = source.size_bytes if source.size_bytes is not None else scan.bytes_scanned
+            truncated = truncated or (max_bytes is not None and scan.bytes_scanned >= max_bytes)
+            read.append(_ReadFile(log, scan, size, source.damaged))
+        seq_base += scan.bytes_scanned + 1
+    if not read:
+        return LogFacts()
+    hosts = {host: rank for r in read for a in r.scan.attempts for rank, host in a.rank_hosts.items()}
+    count = len(read[0].scan.attempts)
+    attempts = []
+    for number in range(count):
+        tallies: list[AttemptTally] = []
+        series: list[StepSeries] = []
+        tails: list[RankTail] = []
+        for file in read:
+            # Attempts of other files are matched from the end: the last start is the one that all of them hold.
+            place = len(file.scan.attempts) - (count - number)
+            if place < 0:
+                continue
+            tally = file.scan.attempts[place]
+            rank = rank_of(file.log, hosts)
+            tallies.append(_with_rank(tally, rank))
+            series.extend(tally.steps.series(files.logs.index(file.log), ruleset.dialects, rank))
+            if number == count - 1:
+                tails.extend(_tails(file, rank))
+        attempts.append(fold_attempt(number, tallies, ruleset, series, tails))
+    notes = tuple(f"{r.log.path}: {r.damaged}" for r in read if r.damaged)
+    return LogFacts(
+        attempts=tuple(attempts),
+        bytes_scanned=sum(r.scan.bytes_scanned for r in read),
+        size_bytes=sum(r.size_bytes for r in read),
+        truncated=truncated,
+        binary=any(_is_binary(r.scan) for r in read),
+        notes=notes,
+    )
+
+
+def _read_one(
+    source: ByteSource,
+    index: int,
+    seq_base: int,
+    log: LogFile,
+    ruleset: RuleSet,
+    matcher: Matcher,
+    max_bytes: int | None,
+) -> FileScan:
+    scan = FileScan(ruleset, matcher, index, seq_base, source.mtime, log.host)
+    for window in windows(source):
+        scan.window(window)
+        if max_bytes is not None and scan.bytes_scanned >= max_bytes:
+            break
+    return scan
+
+
+def rank_of(log: LogFile, hosts: dict[str, int]) -> int | None:
+    """The one rank a file belongs to, from its name or its node."""
+    if len(log.ranks) == 1:
+        return log.ranks[0]
+    if log.host is None:
+        return None
+    short = log.host.split(".")[0]
+    return next((rank for host, rank in hosts.items() if host.split(".")[0] == short), None)
+
+
+def _with_rank(tally: AttemptTally, rank: int | None) -> AttemptTally:
+    """Give the file's rank to matches that carry none."""
+    if rank is None:
+        return tally
+    tally.facts = [replace(f, rank=rank) if f.rank is None else f for f in tally.facts]
+    for key, value in list(tally.matches.items()):
+        if key[1] is None:
+            value.first = replace(value.first, rank=rank)
+    return tally
+
+
+def _tails(file: _ReadFile, rank: int | None) -> Sequence[RankTail]:
+    return rank_tails(file.scan.tail, file.scan.bytes_scanned, 0, file.scan.labels, rank)
+
+
+def _is_binary(scan: FileScan) -> bool:
+    return bool(scan.head) and scan.control_bytes > _BINARY_SHARE * len(scan.head)

@@ -1,0 +1,301 @@
+"""One pass over one file: windows of bytes in, tallies per attempt out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from slurm_triage.logs.clock import Clock
+from slurm_triage.logs.labels import detect
+from slurm_triage.logs.line import MAX_BODY_BYTES, NO_LABELS, LabelFormat, Line, parse
+from slurm_triage.logs.steps import CompiledDialect, FoundStep, StepCursor, find_steps
+from slurm_triage.logs.tally import MAX_TEXT_CHARS, AttemptTally
+from slurm_triage.logs.windows import Window
+from slurm_triage.logs.wrapped import cut_lines
+from slurm_triage.model.facts import Match, Place
+from slurm_triage.model.rule import FACT, Rule, RuleSet
+from slurm_triage.rules.matcher import Hits, Matcher
+from slurm_triage.rules.select import body_verdict
+
+#: Matches of one rule that are looked at in one window, from its start and from its end; the rest is only counted.
+#: A rule that fires more often than this in 8 MiB says nothing new, and 4096 ranks can still each say it once.
+FLOOD_FIRST, FLOOD_LAST = 4096, 512
+#: How far back a line's start, and ahead its end, is looked for. Longer lines are cut around the match.
+_MAX_LINE_BYTES = 64 << 10
+#: Bytes after a match in which the rest of a message is looked for.
+_MAX_BLOCK_BYTES = 192 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """A physical (or re-joined) line with the rules that matched on it."""
+
+    start: int
+    raw: bytes
+    end: int
+    rules: tuple[int, ...]
+
+
+class FileScan:
+    """State that outlives a window: labels, clock, attempts, steps so far."""
+
+    def __init__(
+        self, ruleset: RuleSet, matcher: Matcher, file: int, seq_base: int, latest: float | None, default_node: str | None
+    ) -> None:
+        self._rules = ruleset.rules
+        self._matcher = matcher
+        self._dialects = [CompiledDialect(d) for d in ruleset.dialects]
+        self._file = file
+        self._seq_base = seq_base
+        self._clock = Clock(latest)
+        self._default_node = default_node
+        self._labels: LabelFormat | None = None
+        self._cursor = StepCursor({}, None)
+        self._quoted = False
+        self._line_base = 1
+        self._last_rank_time: dict[int | None, float] = {}
+        self.attempts: list[AttemptTally] = [AttemptTally(seq_base)]
+        self.tail: bytes = b""
+        self.head: bytes = b""
+        self.bytes_scanned = 0
+        self.control_bytes = 0
+
+    @property
+    def labels(self) -> LabelFormat:
+        return self._labels or NO_LABELS
+
+    @property
+    def attempt(self) -> AttemptTally:
+        return self.attempts[-1]
+
+    def window(self, window: Window) -> None:
+        """Take in one window."""
+        data, end, emit_to = window.data, window.end, window.emit_to
+        if self._labels is None:
+            self.head = bytes(data[: min(end, 64 << 10)])
+            self._labels = detect(bytes(data[: min(end, 256 << 10)]))
+        with memoryview(data) as view:
+            hits = self._matcher.scan(view[:end])
+        dialects = [(i, self._dialects[i]) for i in sorted(hits.dialects)]
+        steps = find_steps(data, emit_to, dialects, self.labels, self._clock.read) if dialects else []
+        self._cursor.load([event for event, _, _ in steps])
+        taken = 0
+        counted_to, lines_before = 0, 0
+        for spot in self._spots(data, end, emit_to, hits):
+            taken = self._take_steps(spot.start, window.base, steps, taken)
+            lines_before += data.count(b"\n", counted_to, spot.start)
+            counted_to = spot.start
+            self._take_line(spot, data, end, window.base, self._line_base + lines_before)
+        self._take_steps(emit_to, window.base, steps, taken)
+        self._line_base += lines_before + data.count(b"\n", counted_to, emit_to)
+        self.bytes_scanned = window.base + emit_to
+        self.attempt.end_seq = self._seq_base + self.bytes_scanned
+        if window.eof:
+            self.tail = bytes(data[max(0, end - (1 << 20)) : end])
+        if window.base == 0:
+            sample = data[: min(end, 64 << 10)]
+            self.control_bytes = sum(sample.count(bytes([c])) for c in (*range(1, 9), *range(14, 27)))
+
+    def _spots(self, data: bytearray, end: int, emit_to: int, hits: Hits) -> Iterator[_Spot]:
+        """Lines with matches, in order, without those that a later window will see again."""
+        by_line: dict[int, list[int]] = {}
+        per_rule: dict[int, list[int]] = {}
+        for rule, match_end in zip(hits.rules, hits.ends, strict=True):
+            per_rule.setdefault(rule, []).append(match_end)
+        for rule, ends in per_rule.items():
+            if len(ends) > FLOOD_FIRST + FLOOD_LAST:
+                self._only_count(rule, sum(1 for e in ends[FLOOD_FIRST:-FLOOD_LAST] if e <= emit_to))
+                ends = ends[:FLOOD_FIRST] + ends[-FLOOD_LAST:]
+            previous = -1
+            for match_end in ends:
+                start = data.rfind(b"\n", max(0, match_end - _MAX_LINE_BYTES), match_end) + 1
+                if start == 0 and match_end > _MAX_LINE_BYTES:
+                    start = match_end - _MAX_LINE_BYTES
+                if start < emit_to and start != previous:
+                    by_line.setdefault(start, []).append(rule)
+                    previous = start
+        for rule, count in hits.unlisted.items():
+            self._only_count(rule, count)
+        joined = dict(cut_lines(data, end, self.labels))
+        for start, raw in joined.items():
+            if start < emit_to:
+                more = self._matcher.scan(memoryview(raw))
+                rules = by_line.setdefault(start, [])
+                rules.extend(r for r in more.rules if r not in rules)
+        for start in sorted(by_line):
+            if not by_line[start]:
+                continue
+            newline = data.find(b"\n", start, min(end, start + _MAX_LINE_BYTES))
+            line_end = newline if newline >= 0 else min(end, start + _MAX_LINE_BYTES)
+            raw = joined.get(start) or bytes(data[start:line_end])
+            yield _Spot(start, raw, line_end, tuple(dict.fromkeys(by_line[start])))
+
+    def _only_count(self, rule: int, count: int) -> None:
+        if count and self._rules[rule].cls != FACT:
+            name = self._rules[rule].id
+            self.attempt.uncounted[name] = self.attempt.uncounted.get(name, 0) + count
+
+    def _take_steps(self, before: int, base: int, steps: list[FoundStep], taken: int) -> int:
+        """Store the step lines before an offset; returns how many are stored by now."""
+        self._cursor.advance(before)
+        while taken < len(steps) and steps[taken][0].offset <= before:
+            event, dialect, values = steps[taken]
+            self._step_boundary(dialect, event.rank, event.step, base + event.offset)
+            self.attempt.steps.put(dialect, event.rank, values, event.time, self._seq_base + base + event.offset)
+            if event.time is not None:
+                self._last_rank_time[event.rank] = event.time
+                self.attempt.saw_time(event.time)
+            taken += 1
+        return taken
+
+    def _step_boundary(self, dialect: int, rank: int | None, step: int, offset: int) -> None:
+        if self.attempt.requeued:
+            last = self.attempt.steps.last_step(dialect, rank)
+            if last is None or step <= last:
+                self._new_attempt(offset)
+
+    def _new_attempt(self, offset: int) -> None:
+        if self.attempt.is_empty:
+            return
+        self.attempts.append(AttemptTally(self._seq_base + offset))
+        self._cursor.reset()
+        self._quoted = False
+
+    def _take_line(self, spot: _Spot, data: bytearray, end: int, base: int, line_number: int) -> None:
+        for raw, shift in _segments(spot.raw):
+            line = parse(raw, self.labels) if shift == 0 else self._continued(spot.raw, raw)
+            self._take_text(spot, line, shift, data, end, base, line_number)
+
+    def _continued(self, whole: bytes, raw: bytes) -> Line:
+        """A later part of a progress-bar line: it has the rank of the whole line."""
+        rank, _ = self.labels.split(whole)
+        line = parse(raw, NO_LABELS)
+        return line if rank is None else Line(rank, line.text, line.body, line.is_echo, line.inner_rank)
+
+    def _take_text(
+        self, spot: _Spot, line: Line, shift: int, data: bytearray, end: int, base: int, line_number: int
+    ) -> None:
+        moment = self._clock.read(line.text)
+        self.attempt.saw_time(moment)
+        if moment is not None:
+            self._last_rank_time[line.rank] = moment
+        accepted: list[tuple[Rule, Mapping[str, str], tuple[str, ...]]] = []
+        for index in spot.rules:
+            rule = self._rules[index]
+            if (line.is_echo and not rule.on_echo) or (self._quoted and rule.fact != "quoted_end"):
+                continue
+            block = self._block(rule, line, spot, data, end)
+            verdict = body_verdict(rule, line.body, block)
+            if verdict is not None:
+                accepted.append((rule, verdict, block))
+        top = max((r.priority for r, _, _ in accepted if r.cls != FACT), default=0)
+        for rule, captures, block in accepted:
+            if rule.cls != FACT and rule.priority < top:
+                continue
+            offset = base + spot.start + shift
+            place = Place(self._file, offset, line.text[:MAX_TEXT_CHARS], line_number)
+            step = self._cursor.before(line.rank)
+            match = Match(
+                rule=rule.id,
+                rank=line.rank,
+                node=captures.get("node") or self._default_node,
+                count=1,
+                first=place,
+                last=place,
+                seq=self._seq_base + offset,
+                last_seq=self._seq_base + offset,
+                step=step,
+                time=moment if moment is not None else self._last_rank_time.get(line.rank),
+                last_time=moment,
+                captures=captures,
+                block=block,
+            )
+            if rule.cls == FACT:
+                self._fact(rule, match, line)
+            else:
+                self.attempt.count(match)
+
+    def _block(self, rule: Rule, line: Line, spot: _Spot, data: bytearray, end: int) -> tuple[str, ...]:
+        if not rule.block_lines or (rule.fact is None and (rule.id, line.rank) in self.attempt.matches):
+            return ()
+        return tuple(following(data, spot.end, end, line.rank, self.labels, rule.block_lines))
+
+    def _fact(self, rule: Rule, match: Match, line: Line) -> None:
+        """Facts that change the state of the scan, or would be too many to keep, are dealt with here."""
+        kind, attempt, captures = rule.fact, self.attempt, match.captures
+        if kind == "quoted_begin":
+            self._quoted = True
+        elif kind == "quoted_end":
+            self._quoted = False
+        elif kind == "header":
+            self._header(match, line)
+        elif kind == "config":
+            if attempt.config_rank is None or line.rank is None or line.rank <= attempt.config_rank:
+                if line.rank is not None and attempt.config_rank is not None and line.rank < attempt.config_rank:
+                    attempt.config.clear()
+                attempt.config[captures["key"]] = captures["value"]
+                attempt.config_rank = line.rank if line.rank is not None else attempt.config_rank
+        elif kind == "env":
+            attempt.env.setdefault(captures["key"], captures["value"])
+            if captures["key"] == "SLURM_RESTART_COUNT" and captures["value"] not in {"0", ""} and attempt.requeued:
+                self._new_attempt(match.first.offset)
+        elif kind == "launch_trace":
+            attempt.launch_trace = attempt.launch_trace or captures.get("value")
+        elif kind == "rank_host":
+            if line.rank is not None and "node" in captures:
+                attempt.rank_hosts.setdefault(line.rank, captures["node"])
+        elif kind == "procs_per_node":
+            attempt.procs_per_node = int(captures["count"])
+        elif kind == "attempt_start":
+            self._new_attempt(match.first.offset)
+            self.attempt.add_fact(match)
+        elif kind in {"restore", "fresh_start"}:
+            if attempt.steps and line.rank in self._cursor.by_rank:
+                self._new_attempt(match.first.offset)
+            self.attempt.add_fact(match)
+        else:
+            if kind == "cancel" and captures.get("kind") == "JOB":
+                cause = (captures.get("cause") or "").upper()
+                attempt.requeued = any(word in cause for word in ("PREEMPT", "REQUEUE", "NODE FAIL"))
+            attempt.add_fact(match)
+
+    def _header(self, match: Match, line: Line) -> None:
+        key, value = match.captures["key"], match.captures["value"]
+        if line.rank is not None:
+            return
+        header = self.attempt.header
+        ran = bool(self.attempt.steps or self.attempt.facts)
+        if key == "JOB_ID" and header.get("JOB_ID") == value and value.isdigit() and ran:
+            # A requeued job may append to the same file; every start prints the header again.
+            self._new_attempt(match.first.offset)
+            header = self.attempt.header
+        header.setdefault(key, value)
+
+
+def _segments(raw: bytes) -> Iterator[tuple[bytes, int]]:
+    """The parts of a line between carriage returns (progress bars), with their offsets."""
+    if b"\r" not in raw.rstrip(b"\r"):
+        yield raw, 0
+        return
+    position = 0
+    for part in raw.split(b"\r"):
+        if part.strip():
+            yield part, position
+        position += len(part) + 1
+
+
+def following(
+    data: bytearray, position: int, end: int, rank: int | None, labels: LabelFormat, max_lines: int
+) -> Iterator[str]:
+    """Bodies of the lines of the same rank after ``position`` (the end of a line), other ranks' lines left out."""
+    stop = min(end, position + _MAX_BLOCK_BYTES)
+    position += 1
+    given = 0
+    while position < stop and given < max_lines:
+        newline = data.find(b"\n", position, stop)
+        line_end = newline if newline >= 0 else stop
+        raw = bytes(data[position : min(line_end, position + MAX_BODY_BYTES)])
+        if labels.width is None or labels.split(raw)[0] == rank:
+            yield parse(raw, labels).body
+            given += 1
+        position = line_end + 1

@@ -1,0 +1,97 @@
+"""What has been seen so far in one attempt: matches counted per rule and rank, single facts kept one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from slurm_triage.logs.steps import StepBook
+from slurm_triage.model.facts import Match, Place
+
+#: Text kept per place: enough to quote, small enough that a million ranks' worth of matches stays in memory.
+MAX_TEXT_CHARS = 400
+#: Facts kept one by one per attempt (stages, exits, checkpoints ...). A log that repeats them more often is hostile.
+MAX_FACTS = 20_000
+#: (rule, rank) pairs kept per attempt.
+MAX_MATCHES = 50_000
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one rule by one rank."""
+
+    first: Match
+    count: int
+    last: Place
+    last_seq: int
+    last_time: float | None
+
+    def frozen(self) -> Match:
+        first = self.first
+        return Match(
+            rule=first.rule,
+            rank=first.rank,
+            node=first.node,
+            count=self.count,
+            first=first.first,
+            last=self.last,
+            seq=first.seq,
+            last_seq=self.last_seq,
+            step=first.step,
+            time=first.time,
+            last_time=self.last_time,
+            captures=first.captures,
+            block=first.block,
+        )
+
+
+@dataclass(slots=True)
+class AttemptTally:
+    """One attempt in one file."""
+
+    start_seq: int
+    header: dict[str, str] = field(default_factory=dict)
+    matches: dict[tuple[str, int | None], Tally] = field(default_factory=dict)
+    uncounted: dict[str, int] = field(default_factory=dict)
+    """Matches of flooding rules that were counted but not looked at."""
+    facts: list[Match] = field(default_factory=list)
+    config: dict[str, str] = field(default_factory=dict)
+    config_rank: int | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    launch_trace: str | None = None
+    rank_hosts: dict[int, str] = field(default_factory=dict)
+    procs_per_node: int | None = None
+    steps: StepBook = field(default_factory=StepBook)
+    first_time: float | None = None
+    last_time: float | None = None
+    end_seq: int = 0
+    requeued: bool = False
+    """Slurm took the job back: whatever starts next is another attempt."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.matches or self.facts or self.steps or self.header)
+
+    def saw_time(self, moment: float | None) -> None:
+        if moment is None:
+            return
+        if self.first_time is None:
+            self.first_time = moment
+        if self.last_time is None or moment > self.last_time:
+            self.last_time = moment
+
+    def count(self, match: Match) -> None:
+        key = (match.rule, match.rank)
+        tally = self.matches.get(key)
+        if tally is not None:
+            tally.count += 1
+            tally.last = match.first
+            tally.last_seq = match.seq
+            tally.last_time = match.time if match.time is not None else tally.last_time
+        elif len(self.matches) < MAX_MATCHES:
+            self.matches[key] = Tally(match, 1, match.first, match.seq, match.time)
+        else:
+            self.uncounted[match.rule] = self.uncounted.get(match.rule, 0) + 1
+
+    def add_fact(self, match: Match) -> None:
+        if len(self.facts) < MAX_FACTS:
+            self.facts.append(match)

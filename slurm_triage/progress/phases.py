@@ -1,0 +1,174 @@
+"""Lasting slow phases of a run, told from noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log
+from statistics import median
+
+from slurm_triage.progress.changepoint import levels, noise_of
+from slurm_triage.progress.rates import Rates
+
+#: The seed: ">10% below the early average".
+DROP = log(1 / 0.9)
+#: A verdict needs this many steps behind the warm-up: in a run of 15 steps the seed's two windows are the same one.
+MIN_STEPS = 25
+#: A slow phase that the run recovered from counts from this many steps on; shorter ones are hiccups.
+MIN_PHASE_STEPS = 10
+#: "Sustained": at least half of the last ten steps; a level needs that many lines to be one.
+_MIN_LEVEL_LINES = 5
+#: Blocks whose medians are searched for levels. 160 take 2 ms; finer would only cost time, since edges are then sought
+#: line by line.
+_MAX_BLOCKS = 160
+_MIN_BLOCK_LINES = 3
+#: Longer runs are thinned to the medians of neighbouring lines first.
+_MAX_VALUES = 6000
+#: Changes below a few per cent are of no interest, however clean the log is.
+_NOISE_FLOOR = 0.02
+#: Slow and healthy level must differ by this many standard errors, and this share of the slow lines must be slower
+#: than three quarters of the healthy ones. Chosen on simulated runs, see tests/progress/test_throughput_simulated.py.
+_STANDARD_ERRORS = 6.0
+_CLEAR_SHARE = 0.75
+#: With few lines (a log that prints every n-th step, an excerpt) the lines of a level must agree this well, relative to
+#: the drop; with very few the drop must be plain as well.
+_FEW_LINES, _VERY_FEW_LINES = 25, 8
+_AGREEMENT, _CLOSE_AGREEMENT, _PLAIN_DROP = 0.2, 0.1, 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A lasting slow phase: positions ``begin`` to ``end`` (half-open) in ``Rates.usable``."""
+
+    begin: int
+    end: int
+    level: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    begin: int
+    end: int
+    value: float
+
+
+def slow_phases(rates: Rates) -> list[Phase]:
+    """Phases that are more than 10 % slower than a lasting faster phase before them, in order.
+
+    The yardstick is the fastest earlier level, so a slow start (cold caches, a restore) is no drop, and neither does it
+    hide one. Costs are compared on a log scale, where 25 % is the same at any speed.
+    """
+    lines = len(rates.usable)
+    if lines < 4 or rates.steps[rates.usable[-1]] - rates.steps[rates.usable[0]] + 1 < MIN_STEPS:
+        return []
+    if lines < MIN_STEPS and rates.interval == 1:
+        return []
+    group = -(-lines // _MAX_VALUES)
+    slowness = _slowness(rates, group)
+    found = _levels(slowness)
+    phases: list[Phase] = []
+    healthy: list[_Level] = []
+    for level in found:
+        current = phases[-1] if phases and phases[-1].end == level.begin else None
+        if not any(_is_slow(slowness, level, yardstick, current) for yardstick in _yardsticks(slowness, healthy)):
+            healthy.append(level)
+        elif current is None:
+            phases.append(Phase(level.begin, level.end, level.value))
+        else:
+            phases[-1] = Phase(current.begin, level.end, max(current.level, level.value))
+    in_lines = [Phase(p.begin * group, min(p.end * group, lines), p.level) for p in phases]
+    return [p for p in in_lines if _lasts(p, rates, lines)]
+
+
+def _slowness(rates: Rates, group: int) -> list[float]:
+    """Logarithms of the costs around their median; of long runs, of the medians of ``group`` neighbours."""
+    costs = [rates.cost[i] for i in rates.usable]
+    if group > 1:
+        costs = [sorted(costs[i : i + group])[len(costs[i : i + group]) // 2] for i in range(0, len(costs), group)]
+    centre = log(median(costs))
+    return [log(c) - centre for c in costs]
+
+
+def _levels(slowness: Sequence[float]) -> list[_Level]:
+    """Constant levels: found on block medians (blind to single spikes), edges moved to the very line."""
+    lines = len(slowness)
+    size = max(_MIN_BLOCK_LINES, -(-lines // _MAX_BLOCKS)) if lines >= _FEW_LINES else 1
+    edges = list(range(0, lines - size // 2, size))
+    blocks = [median(slowness[a:b]) for a, b in zip(edges, [*edges[1:], lines], strict=True)]
+    ranges = levels(blocks, noise_of(blocks, _NOISE_FLOOR))
+    bounds = [edges[a] for a, _ in ranges] + [lines]
+    values = [median(slowness[a:b]) for a, b in pairwise(bounds)]
+    for k in range(1, len(values)):
+        low = max(bounds[k - 1] + 1, bounds[k] - 2 * size)
+        high = min(bounds[k + 1] - 1, bounds[k] + 2 * size)
+        bounds[k] = _edge(slowness, low, high, values[k - 1], values[k])
+    return [_Level(a, b, median(slowness[a:b])) for a, b in pairwise(bounds) if b > a]
+
+
+def _edge(values: Sequence[float], low: int, high: int, before: float, after: float) -> int:
+    """The index between ``low`` and ``high`` that parts the two levels with the least absolute error."""
+    error, at, least = 0.0, low, 0.0
+    for i in range(low, high):
+        error += abs(values[i] - before) - abs(values[i] - after)
+        if error < least:
+            least, at = error, i + 1
+    return at
+
+
+def _yardsticks(slowness: Sequence[float], healthy: Sequence[_Level]) -> list[list[float]]:
+    """What a level is compared with, each as sorted values: all healthy lines so far, and the fastest healthy level."""
+    least = _MIN_LEVEL_LINES if len(slowness) >= _FEW_LINES else 2
+    lasting = [h for h in healthy if h.end - h.begin >= least]
+    if not lasting:
+        return []
+    best = min(lasting, key=lambda h: h.value)
+    pooled = sorted(v for h in healthy for v in slowness[h.begin : h.end])
+    return [pooled, sorted(slowness[best.begin : best.end])] if len(healthy) > 1 else [pooled]
+
+
+def _is_slow(slowness: Sequence[float], level: _Level, healthy: Sequence[float], current: Phase | None) -> bool:
+    """Whether a level is a drop against the healthy lines, or keeps to less than half-way back from one."""
+    before = healthy[len(healthy) // 2]
+    drop = level.value - before
+    if drop <= DROP:
+        return False
+    if current is not None and drop > (current.level - before) / 2:
+        return True
+    bad = sorted(slowness[level.begin : level.end])
+    if len(slowness) < _FEW_LINES:
+        return _agree(healthy, bad, drop, len(slowness))
+    return len(bad) >= _MIN_LEVEL_LINES and _is_real(healthy, bad, drop)
+
+
+def _is_real(healthy: Sequence[float], bad: Sequence[float], drop: float) -> bool:
+    """Whether the difference between the sorted values of two levels cannot be noise.
+
+    The wider scatter counts for both, and few lines cost extra: the change was looked for where it is largest.
+    """
+    upper_quartile = healthy[len(healthy) * 3 // 4]
+    clear = sum(v > upper_quartile for v in bad) / len(bad)
+    error = max(_spread(healthy), _spread(bad)) * (1 / len(healthy) + 1 / len(bad)) ** 0.5
+    fewest = min(len(healthy), len(bad))
+    return clear >= _CLEAR_SHARE and drop > _STANDARD_ERRORS * (1 + 4 / fewest) * error
+
+
+def _agree(healthy: Sequence[float], bad: Sequence[float], drop: float, lines: int) -> bool:
+    few = lines < _VERY_FEW_LINES
+    tolerance = drop * (_CLOSE_AGREEMENT if few else _AGREEMENT)
+    return (
+        (not few or drop > _PLAIN_DROP)
+        and min(len(healthy), len(bad)) >= 2
+        and max(healthy[-1] - healthy[0], bad[-1] - bad[0]) <= tolerance
+    )
+
+
+def _spread(ascending: Sequence[float]) -> float:
+    """Robust standard deviation of sorted values, from the quartiles."""
+    n = len(ascending)
+    return max(_NOISE_FLOOR, (ascending[n * 3 // 4] - ascending[n // 4]) / 1.349)
+
+
+def _lasts(phase: Phase, rates: Rates, lines: int) -> bool:
+    first, last = rates.steps[rates.usable[phase.begin]], rates.steps[rates.usable[phase.end - 1]]
+    return phase.end == lines or last - first + 1 >= MIN_PHASE_STEPS

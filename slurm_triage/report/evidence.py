@@ -1,0 +1,160 @@
+"""Which lines of the log a report quotes, and how the other findings are summed up."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slurm_triage.report.plain_text import shown
+from slurm_triage.report.wording import plural, some_ranks
+
+Document = Mapping[str, Any]
+Finding = Mapping[str, Any]
+
+#: A page at 3 am: the cause, what fed it and what followed fit into five quotes; the rest stands behind the report.
+MAX_QUOTES = 5
+MAX_BLOCK_LINES = 4
+MAX_GROUPS = 12
+MAX_MORE_QUOTES = 30
+#: A longer name than this pushes the quoted text off the line; the log of a job is then called "log".
+_MAX_NAME = 40
+
+_PRIORITY = {"root": 1, "contributor": 2, "consequence": 3, "teardown": 4, "context": 5}
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A line of a log. ``block`` are the lines of the same rank that belong to it."""
+
+    place: str
+    rank: int | None
+    text: str
+    block: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One kind of finding over all ranks that showed it."""
+
+    cls: str
+    role: str
+    title: str
+    who: str
+    count: int
+    place: str | None
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """``unseen``: why the cause is known although no line shows it. ``legend``: what "log" stands for, if used."""
+
+    quotes: tuple[Quote, ...]
+    more: tuple[Quote, ...]
+    unseen: tuple[str, ...]
+    legend: str | None
+
+
+def select(document: Document) -> Evidence:
+    """The quotes of a report: at most ``MAX_QUOTES`` first, others of their kind after the report."""
+    names = _short_names(document)
+    seen = [f for f in document["findings"] if f["first"] is not None]
+    ranked = sorted(range(len(seen)), key=lambda i: (_rank_of(seen[i], document), i))
+    kinds: set[tuple[str, str]] = set()
+    texts: set[str] = set()
+    chosen: list[int] = []
+    for index in ranked:
+        finding = seen[index]
+        kind, line = (finding["class"], finding["rule"]), finding["first"]["text"]
+        if kind not in kinds and line not in texts:
+            kinds.add(kind)
+            texts.add(line)
+            chosen.append(index)
+    quotable = [i for i in chosen if document["status"] != "completed" or seen[i]["role"] != "context"]
+    first, more = quotable[:MAX_QUOTES], quotable[MAX_QUOTES : MAX_QUOTES + MAX_MORE_QUOTES]
+    quotes = tuple(_quote(seen[i], names) for i in sorted(first))
+    extra = tuple(_quote(seen[i], names) for i in sorted(more))
+    log = document["log"]["path"]
+    used = any(quote.place.startswith("log:") or quote.place.startswith("log,") for quote in (*quotes, *extra))
+    legend = log if used and names.get(log) == "log" and posixpath.basename(log) != "log" else None
+    return Evidence(quotes, extra, _unseen(document), legend)
+
+
+def groups(document: Document) -> tuple[list[Group], int]:
+    """Findings other than the cause, one entry per kind, and how many kinds were left out."""
+    names = _short_names(document)
+    primary = document["primary"]
+    kinds: dict[tuple[str, str, str, str], list[Finding]] = {}
+    for finding in document["findings"]:
+        if primary and finding["class"] == primary["class"] and finding["role"] == "root":
+            continue
+        key = (finding["class"], finding["role"], finding["rule"], finding["title"])
+        kinds.setdefault(key, []).append(finding)
+    ordered = sorted(kinds.values(), key=lambda members: _PRIORITY.get(members[0]["role"], 9))
+    return [_group(members, names) for members in ordered[:MAX_GROUPS]], max(0, len(ordered) - MAX_GROUPS)
+
+
+def _rank_of(finding: Finding, document: Document) -> tuple[int, int]:
+    """Order of importance: the cause as its own rank tells it, then by role."""
+    primary = document["primary"]
+    is_cause = primary is not None and finding["class"] == primary["class"] and finding["role"] == "root"
+    same_rank = is_cause and primary["rank"] is not None and finding["rank"] == primary["rank"]
+    return (0 if is_cause else _PRIORITY.get(finding["role"], 9)), (0 if same_rank else 1)
+
+
+def _unseen(document: Document) -> tuple[str, ...]:
+    primary = document["primary"]
+    if primary is None:
+        return ()
+    return tuple(
+        finding["why"] or finding["title"]
+        for finding in document["findings"]
+        if finding["class"] == primary["class"] and finding["role"] == "root" and finding["first"] is None
+    )[:2]
+
+
+def _quote(finding: Finding, names: Mapping[str, str]) -> Quote:
+    block = tuple(shown(line) for line in finding["block"][:MAX_BLOCK_LINES])
+    return Quote(_place(finding["first"], names), finding["rank"], shown(finding["first"]["text"]), block)
+
+
+def _group(members: list[Finding], names: Mapping[str, str]) -> Group:
+    first = members[0]
+    ranks = sorted({f["rank"] for f in members if f["rank"] is not None})
+    nodes = sorted({f["node"] for f in members if f["node"]})
+    count = sum(f["count"] for f in members)
+    who = some_ranks(ranks) if ranks else ""
+    if len(nodes) == 1 and len(ranks) <= 1:
+        who = f"{who} on {nodes[0]}".strip()
+    if first["first"] is not None:
+        who = ", ".join(part for part in (who, plural(count, "line")) if part)
+    place = None if first["first"] is None else _place(first["first"], names)
+    return Group(first["class"], first["role"], first["title"], who, count, place, first["why"])
+
+
+def _place(place: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """``log:1234``; ``log, byte 98765`` where lines were not counted."""
+    name = names.get(place["file"], "log") if place["file"] else "log"
+    return f"{name}:{place['line']}" if place["line"] is not None else f"{name}, byte {place['offset']}"
+
+
+def _short_names(document: Document) -> dict[str, str]:
+    """Path to the name that quotes use: relative to the job directory, or "log" for a log with a long name."""
+    log = document["log"]
+    main = log["path"]
+    base = log["job_dir"] or (posixpath.dirname(main) if main else None)
+    paths: Iterable[str] = [f["path"] for f in log["files"]]
+    return {path: _short_name(path, base, path == main) for path in (*paths, *([main] if main else []))}
+
+
+def _short_name(path: str, base: str | None, is_main: bool) -> str:
+    name = posixpath.basename(path) if is_main else path
+    if not is_main and base and path.startswith(base.rstrip("/") + "/"):
+        name = path[len(base.rstrip("/")) + 1 :]
+    name = shown(name, 4096)
+    if len(name) <= _MAX_NAME:
+        return name
+    # The middle of a long name says least: worker files differ in host (front) and number (end).
+    return "log" if is_main else f"{name[:18]}…{name[-20:]}"

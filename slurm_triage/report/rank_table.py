@@ -1,0 +1,65 @@
+"""The per-rank view as a table: ranks with the same story share a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slurm_triage.report.plain_text import shown
+from slurm_triage.report.wording import UNKNOWN, plural, some_nodes, some_ranks, text
+
+MAX_ROWS = 12
+#: Log text in a table is a reminder; the evidence quotes it in full.
+MAX_CELL = 90
+
+
+@dataclass(frozen=True, slots=True)
+class RankTable:
+    """``rest`` says what was left out, if anything."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    rest: str | None
+
+
+def rank_table(document: Mapping[str, Any]) -> RankTable | None:
+    """None when all ranks tell the same story (or none is known). Columns that nobody fills are left out."""
+    views = document["ranks"]
+    if len(views) < 2:
+        return None
+    kept = _most_telling(views)
+    columns = {
+        "Ranks": [_ranks(v) for v in kept],
+        "Nodes": [some_nodes(v["nodes"], 40) if v["nodes"] else UNKNOWN for v in kept],
+        "Last step": [text(v["last_step"]) for v in kept],
+        "Last heard": [text(_clock(v["last_time"])) for v in kept],
+        "First error": [shown(v["first_error"] or "none", MAX_CELL) for v in kept],
+        "Last words": [shown(v["last_words"] or UNKNOWN, MAX_CELL) for v in kept],
+        "Exit": [text(v["exit"]) for v in kept],
+    }
+    empty = {"First error": "none"}
+    used = {name: cells for name, cells in columns.items() if any(c != empty.get(name, UNKNOWN) for c in cells)}
+    rest = len(views) - len(kept)
+    left_out = f"{plural(rest, 'more group')} of ranks in triage.json." if rest else None
+    return RankTable(tuple(used), tuple(zip(*used.values(), strict=True)), left_out)
+
+
+def _most_telling(views: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Too many rows: the largest group shows what is usual, the smallest ones are the odd ones out."""
+    if len(views) <= MAX_ROWS:
+        return views
+    by_size = sorted(range(len(views)), key=lambda i: (len(views[i]["ranks"]), i))
+    kept = {by_size[-1], *by_size[: MAX_ROWS - 1]}
+    return [view for index, view in enumerate(views) if index in kept]
+
+
+def _ranks(view: Mapping[str, Any]) -> str:
+    ranks = view["ranks"]
+    folded = some_ranks(ranks).removeprefix("ranks ").removeprefix("rank ")
+    return folded if len(ranks) < 2 or "(" in folded else f"{folded} ({len(ranks)})"
+
+
+def _clock(time: str | None) -> str | None:
+    """``12:03:44Z`` of an ISO time."""
+    return None if time is None else time[11:19] + ("Z" if time.endswith("+00:00") else time[19:])

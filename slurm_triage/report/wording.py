@@ -1,0 +1,261 @@
+"""A document in words: the sentences and table rows that Markdown, terminal and HTML have in common.
+
+Everything returned here may hold log text and is not escaped; each view escapes it for its own medium.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from typing import Any
+
+from slurm_triage.model.duration import human
+from slurm_triage.model.exit_status import signal_name
+from slurm_triage.model.nodelist import fold, fold_ranks
+from slurm_triage.report.plain_text import cut, plain
+
+UNKNOWN = "unknown"
+
+Document = Mapping[str, Any]
+
+_LIVE = frozenset({"running", "hanging"})
+
+_RETRY = {
+    "same-nodes": "run again on the same nodes",
+    "other-nodes": "run again on other nodes",
+    "after-fix": "fix, then run again",
+    "pointless": "running again does not help",
+    "not-needed": "no need to run again",
+}
+
+
+def number(value: float | None) -> str:
+    """Up to four significant digits, thousands never in powers of ten: ``3.01``, ``154316.6``, ``0.000412``."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, int) or float(value).is_integer():
+        return str(int(value))
+    decimals = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3 if abs(value) >= 0.1 else 6
+    text = f"{value:.{decimals}f}".rstrip("0").rstrip(".")
+    return text if text.strip("-0.") else f"{value:.2g}"
+
+
+def text(value: Any) -> str:
+    """A value as a table shows it."""
+    if value is None or value == "":
+        return UNKNOWN
+    return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def plural(count: float, noun: str) -> str:
+    return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"
+
+
+def some_ranks(ranks: list[int], limit: int = 24) -> str:
+    """``rank 3``, ``ranks 0-2,5``, or ``62 ranks (0-2,5,…)`` where the list is long."""
+    if not ranks:
+        return "all ranks"
+    folded = fold_ranks(ranks)
+    if len(ranks) == 1:
+        return f"rank {folded}"
+    return f"ranks {folded}" if len(folded) <= limit else f"{len(ranks)} ranks ({cut(folded, limit)})"
+
+
+def some_nodes(nodes: list[str], limit: int = 60) -> str:
+    """A folded node list, with the number of nodes where the list had to be cut."""
+    folded = fold(nodes)
+    return folded if len(folded) <= limit else f"{len(nodes)} nodes ({cut(folded, limit)})"
+
+
+def job_label(document: Document) -> str:
+    """``7877``, ``7877_3`` for an array task, else the name of the log."""
+    job = document["job"]
+    if job["array_job_id"] is not None and job["array_task_id"] is not None:
+        return f"{job['array_job_id']}_{job['array_task_id']}"
+    path = document["log"]["path"]
+    return str(job["id"] or (posixpath.basename(path) if path else "job"))
+
+
+def log_path(document: Document) -> str:
+    """What the report is about: the log, the job directory, or the job id."""
+    log = document["log"]
+    return str(log["path"] or log["job_dir"] or f"job {job_label(document)}")
+
+
+def is_healthy(document: Document) -> bool:
+    return document["primary"] is None and document["status"] in {"completed", "running"}
+
+
+def is_live(document: Document) -> bool:
+    return document["status"] in _LIVE
+
+
+def where(primary: Mapping[str, Any]) -> str:
+    """``rank 3 on gpu07, step 12`` as far as known."""
+    parts = []
+    if primary["rank"] is not None:
+        parts.append(f"rank {primary['rank']}")
+    elif primary["ranks"]:
+        parts.append(some_ranks(primary["ranks"]))
+    if primary["node"]:
+        parts.append(f"on {primary['node']}")
+    place = " ".join(parts)
+    step = "" if primary["step"] is None else f"step {primary['step']}"
+    return ", ".join(part for part in (place, step) if part)
+
+
+def cause_clause(document: Document) -> str:
+    """Why, in one clause."""
+    primary, progress = document["primary"], document["progress"]
+    if primary is not None:
+        place = where(primary)
+        return f"{primary['title']} ({place})" if place else str(primary["title"])
+    last, total = progress["last_step"], progress["total_steps"]
+    if last is not None and total is not None:
+        done = f"step {last + 1} of {total}"
+        return f"all {total} steps done" if last + 1 >= total else done
+    if last is not None:
+        return f"last step {last}"
+    return "no failure found" if is_healthy(document) else "no cause found"
+
+
+def cost_clause(document: Document) -> str:
+    """What the failure cost: GPU-hours and steps."""
+    cost, progress = document["cost"], document["progress"]
+    hours, lost, steps = cost["gpu_hours"], cost["gpu_hours_lost"], progress["lost_steps"]
+    parts = []
+    if hours is not None and lost:
+        parts.append(f"{number(lost)} of {number(hours)} GPU-hours lost")
+    elif hours is not None:
+        parts.append(plural(hours, "GPU-hour") + (" used" if lost is None else ", none lost"))
+    if steps:
+        time = "" if progress["lost_s"] is None else f" ({human(progress['lost_s'])})"
+        parts.append(plural(steps, "step") + f"{time} lost")
+    return ", ".join(parts)
+
+
+def action_clause(document: Document) -> str:
+    """What to do, in one clause."""
+    primary, resubmit = document["primary"], document["resubmit"]
+    if document["status"] == "completed" and primary is None:
+        return "nothing to do"
+    if document["status"] == "running" and primary is None:
+        return "let it run"
+    action, steps = resubmit["action"], document["next_steps"]
+    if action == "other-nodes" and resubmit["exclude"]:
+        return f"run again without {some_nodes(resubmit['exclude'])}"
+    if action in {"same-nodes", "other-nodes"}:
+        return _RETRY[action]
+    if action == "after-fix" and steps:
+        return "fix first: " + cut(plain(steps[0]), 100)
+    if steps:
+        return cut(plain(steps[0]), 120)
+    return _RETRY[primary["retry"]] if primary else UNKNOWN
+
+
+def retry_clause(retry: str) -> str:
+    return _RETRY[retry]
+
+
+def chat_line(document: Document) -> str:
+    """The whole report in one line that can be pasted into a chat."""
+    job, primary = document["job"], document["primary"]
+    name = f" {cut(plain(job['name']), 60)}" if job["name"] else ""
+    attempt = f" (attempt {job['attempt']})" if job["attempt"] and job["attempt"] > 1 else ""
+    cls = "" if primary is None else f", {primary['class']} ({primary['confidence']} confidence)"
+    parts = [
+        f"{job_label(document)}{name}{attempt}: {document['status']}{cls}",
+        cut(plain(cause_clause(document)), 160),
+        cost_clause(document) or "cost unknown",
+        action_clause(document),
+    ]
+    return " · ".join(parts)
+
+
+def job_facts(document: Document) -> list[str]:
+    """Who, where, how long, how it ended: the parts of one line."""
+    job = document["job"]
+    parts = [f"{key} {job[key]}" for key in ("user", "account", "partition", "cluster") if job[key]]
+    if job["node_count"] is not None:
+        parts.append(plural(job["node_count"], "node") + (f" {some_nodes(job['nodes'])}" if job["nodes"] else ""))
+    if document["cost"]["gpus"] is not None:
+        parts.append(plural(document["cost"]["gpus"], "GPU"))
+    elapsed = job["elapsed_s"] if job["elapsed_s"] is not None else document["progress"]["wall_s"]
+    if elapsed is not None:
+        limit = "" if job["time_limit_s"] is None else f" of {human(job['time_limit_s'])}"
+        parts.append(f"ran {human(elapsed)}{limit}")
+    if job["state"]:
+        parts.append(f"Slurm {job['state']}" + (f" ({job['reason']})" if job["reason"] not in {None, "None"} else ""))
+    if job["exit_code"] is not None:
+        signal = "" if job["exit_signal"] is None else f", {signal_name(job['exit_signal'])}"
+        parts.append(f"exit {job['exit_code']}{signal}")
+    return parts
+
+
+def throughput_lines(document: Document) -> list[str]:
+    """The throughput verdict: one sentence of numbers, then hints. Empty when there are no numbers."""
+    data = document["throughput"]
+    if data["early"] is None and data["recent"] is None:
+        return []
+    unit = f" {data['unit']}" if data["unit"] else ""
+    if data["early"] is None or data["recent"] is None:
+        known = data["recent"] if data["early"] is None else data["early"]
+        return [f"Steady state {number(known)}{unit}; too few steps for a trend.", *data["hints"]]
+    change = "" if data["change"] is None else f" ({signed_percent(data['change'])})"
+    line = f"Steady state {number(data['early'])} → recent {number(data['recent'])}{unit}{change}: "
+    if not data["degraded"]:
+        return [line + "no degradation.", *data["hints"]]
+    pattern = f", {data['pattern']}" if data["pattern"] else ""
+    first, last = data["from_step"], data["to_step"]
+    steps = "" if first is None else f", from step {first}" + ("" if last is None else f" to step {last}")
+    return [f"{line}degraded{pattern}{steps}.", *data["hints"]]
+
+
+def signed_percent(change: float) -> str:
+    return f"{100 * change:+.1f} %"
+
+
+def suspect_lines(document: Document) -> list[str]:
+    """One sentence per suspect node."""
+    return [
+        f"Suspect node `{suspect['node']}` ({suspect['confidence']} confidence"
+        + (", exclude it" if suspect["exclude"] else ", do not exclude it yet")
+        + (f"): {'; '.join(suspect['why'])}" if suspect["why"] else ")")
+        for suspect in document["suspects"]
+    ]
+
+
+def attempt_lines(document: Document) -> list[str]:
+    """One sentence per earlier attempt."""
+    return [_attempt(attempt) for attempt in document["attempts"]]
+
+
+def _attempt(attempt: Mapping[str, Any]) -> str:
+    first, last = attempt["first_step"], attempt["last_step"]
+    steps = "" if last is None else f", steps {text(first)} to {last}"
+    nodes = f" on {some_nodes(attempt['nodes'])}" if attempt["nodes"] else ""
+    cause = "" if attempt["class"] is None else f", `{attempt['class']}`"
+    title = f": {attempt['title']}" if attempt["title"] else ""
+    return f"Attempt {attempt['index']}: {attempt['status']}{cause}{steps}{nodes}{title}"
+
+
+def dashboards_sentence(document: Document) -> str:
+    """What the dashboards of a Ray job are good for now."""
+    data = document["dashboards"]
+    head = f"Head node `{data['head_node']}`" if data["head_node"] else "Head node unknown"
+    port = data["prometheus_port"]
+    where_at = f"{head}, Prometheus " + (f"on port {port}." if port is not None else "port unknown.")
+    if data["live"]:
+        return (
+            f"{where_at} The job is live: open the tunnel, then http://localhost:8265 (Ray), "
+            f"http://localhost:6006 (TensorBoard) and http://localhost:{9190 if port is None else port} (Prometheus)."
+        )
+    kept = f" Metrics were kept: `utils/prometheus.sh view {data['tsdb_path']}`." if data["tsdb_path"] else ""
+    return f"{where_at} The job has ended, and the live dashboards with it.{kept}"
+
+
+def default_step(document: Document) -> str:
+    """What to do when no class says anything."""
+    if is_healthy(document):
+        return "Let it run." if document["status"] == "running" else "Nothing to do."
+    return "Read the evidence above and the last lines of the log; no known failure explains this end."

@@ -1,0 +1,66 @@
+"""pytest fixtures. ``cluster`` runs a test on every lane; ``host_cluster`` and ``root_cluster`` on one.
+
+A cluster is shared by the whole run: tests submit many jobs and wait for them together. With pytest-xdist, use
+``--dist loadgroup``: all tests of a lane then go to one worker.
+
+SLURM_TRIAGE_REQUIRE_LANES=host,root   these lanes must run: a test fails where it would be skipped
+SLURM_TRIAGE_KEEP_CLUSTER=1            leave the cluster running for the next run
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import lanes
+from tests.cluster.cluster import Cluster
+
+_FIXTURE_LANES = {"host_cluster": "host", "root_cluster": "root"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        names = set(getattr(item, "fixturenames", ()))
+        lane = next((lane for fixture, lane in _FIXTURE_LANES.items() if fixture in names), None)
+        if "cluster" in names and hasattr(item, "callspec"):
+            lane = item.callspec.params.get("cluster", lane)
+        if lane is not None:
+            item.add_marker(pytest.mark.cluster)
+            item.add_marker(pytest.mark.xdist_group(f"cluster-{lane}"))
+
+
+def _running(lane: str) -> Iterator[Cluster]:
+    try:
+        cluster = lanes.make(lane)
+    except lanes.LaneUnavailableError as error:
+        if lane in os.environ.get("SLURM_TRIAGE_REQUIRE_LANES", "").split(","):
+            pytest.fail(f"lane {lane} must run, but: {error}")
+        pytest.skip(f"lane {lane}: {error}")
+    with cluster.lock():
+        if not cluster.running:
+            # State that a killed run left behind is not worth trusting.
+            cluster.wipe()
+        cluster.up()
+        try:
+            yield cluster
+        finally:
+            if not os.environ.get("SLURM_TRIAGE_KEEP_CLUSTER"):
+                cluster.wipe()
+
+
+@pytest.fixture(scope="session")
+def host_cluster() -> Iterator[Cluster]:
+    yield from _running("host")
+
+
+@pytest.fixture(scope="session")
+def root_cluster() -> Iterator[Cluster]:
+    yield from _running("root")
+
+
+@pytest.fixture(scope="session", params=lanes.LANES)
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    found: Cluster = request.getfixturevalue(f"{request.param}_cluster")
+    return found

@@ -1,0 +1,588 @@
+"""Whole reports built by hand, one per kind of ending."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from slurm_triage.model.diagnosis import Diagnosis, Finding, Primary, RankView, Resubmit, Suspect
+from slurm_triage.model.facts import AttemptFacts, ExitRecord, LogFacts, Match, Place, Stage
+from slurm_triage.model.files import JobFiles, LogFile
+from slurm_triage.model.job import NO_JOB, Job
+from slurm_triage.model.progress import Cost, Progress, RankProgress, Throughput
+from slurm_triage.model.report import AttemptSummary, Dashboards, Report
+
+START = 1_796_000_000.0
+NODES = tuple(f"gpu{n:03}" for n in range(1, 9))
+OUTPUTS = "/shared/alice/outputs"
+NAME = "JAX-llama2-70b-night-steps_200"
+
+
+def diagnosis(**changes: Any) -> Diagnosis:
+    healthy = Diagnosis(
+        status="completed",
+        primary=None,
+        findings=(),
+        suppressed=(),
+        harmless=(("harmless-cuinit-probe", 8),),
+        exits=(),
+        suspects=(),
+        resubmit=Resubmit(action="none", why="The job finished all its steps."),
+        ranks=(),
+        narrative="All 200 steps were completed in 1 h 47 min; every rank left with exit 0.",
+        next_steps=(),
+        notes=(),
+    )
+    return replace(healthy, **changes)
+
+
+def report(job_id: str = "7877", **changes: Any) -> Report:
+    """A completed training run of 8 nodes; ``changes`` make it another one."""
+    log = f"{OUTPUTS}/{job_id}-{NAME}.log"
+    nodes = changes.get("nodes", NODES)
+    job = Job(
+        job_id=job_id,
+        name=NAME,
+        user="alice",
+        account="llm",
+        partition="gpu",
+        cluster="atlas",
+        state="COMPLETED",
+        exit_code=0,
+        submit=START - 60,
+        start=START,
+        end=START + 6500,
+        elapsed_s=6500.0,
+        time_limit_s=86400.0,
+        nodes=nodes,
+        node_count=len(nodes),
+        gpus=64,
+        work_dir="/shared/alice/maxtext-slurm",
+        stdout=log,
+        submit_line=f"sbatch -J {NAME} -N 8 _job.sbatch llama2-70b night -- steps=200",
+        source="pyslurm",
+        final=True,
+    )
+    base = Report(
+        version="0.1.0",
+        rules_digest="5f2c9a01",
+        generated_at=START + 6510,
+        job=job,
+        launcher="slurm",
+        ray=False,
+        attempt=1,
+        nodes=nodes,
+        node_count=len(nodes),
+        files=JobFiles(
+            job_id=job_id,
+            job_dir=f"{OUTPUTS}/{job_id}-{NAME}",
+            outputs_dir=OUTPUTS,
+            logs=(LogFile(path=log, role="primary", size_bytes=1_482_113),),
+        ),
+        facts=LogFacts(attempts=(AttemptFacts(index=1),), bytes_scanned=1_482_113, size_bytes=1_482_113),
+        diagnosis=diagnosis(),
+        stages=(
+            Stage("Preflight", "ok", 21.0, 900.0),
+            Stage("Docker pull", "ok", 4.0, 900.0),
+            Stage("ECC check", "ok", 3.0, 300.0),
+            Stage("Training", "ok", 6460.0, None),
+        ),
+        progress=Progress(
+            start="fresh",
+            first_step=0,
+            last_step=199,
+            last_step_min=199,
+            total_steps=200,
+            steps_this_run=200,
+            percent=100.0,
+            step_time_s=30.12,
+            checkpointing=True,
+            checkpoint_period=50,
+            last_checkpoint=150,
+            last_checkpoint_confirmed=True,
+            checkpoint_cost_s=41.5,
+            lost_steps=0,
+            lost_s=0.0,
+            remaining_s=0.0,
+            sum_step_s=6190.4,
+            wall_s=6500.0,
+            unaccounted_s=309.6,
+            setup_s=240.0,
+            source=log,
+            ranks=tuple(RankProgress(rank, 0, 199) for rank in range(8)),
+        ),
+        throughput=Throughput(early=3290.4, recent=3285.1, change=-0.0016, unit="tokens/s/device"),
+        cost=Cost(gpus=64, gpu_hours=115.6, gpu_hours_lost=0.0),
+        dashboards=Dashboards(),
+        log_path=log,
+        now=START + 6510,
+    )
+    return replace(base, **changes)
+
+
+def match(
+    rule: str,
+    line: int,
+    text: str,
+    *,
+    rank: int | None = None,
+    node: str | None = None,
+    step: int | None = None,
+    count: int = 1,
+    block: tuple[str, ...] = (),
+    captures: Mapping[str, str] | None = None,
+) -> Match:
+    place = Place(file=0, offset=line * 97, text=text, line=line)
+    last = replace(place, line=line + count - 1, offset=(line + count - 1) * 97)
+    return Match(
+        rule=rule,
+        rank=rank,
+        node=node,
+        count=count,
+        first=place,
+        last=last,
+        seq=line,
+        last_seq=line + count - 1,
+        step=step,
+        captures=captures or {},
+        block=block,
+    )
+
+
+def failed() -> Report:
+    """GPU out of memory on one rank of eight; the others wait for it, then are stopped."""
+    base = report()
+    oom = match(
+        "gpu-oom-xla-allocate",
+        4312,
+        "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 221.71GiB.",
+        rank=3,
+        node="gpu004",
+        step=118,
+        block=("E0601 22:14:54.123456 4711 pjrt_stream_executor_client.cc:3077] Execution of replica 0 failed",),
+        captures={"bytes": "221.71GiB"},
+    )
+    beat = "UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):"
+    findings = [
+        Finding("oom-gpu", "root", oom.rule, "XLA could not allocate 221.71GiB on the GPU", 3, "gpu004", 118, 1, oom),
+    ]
+    for rank in (0, 1, 2, 4, 5, 6, 7):
+        seen = match("jax-heartbeat-unhealthy", 4390 + rank, beat, rank=rank, node=NODES[rank], step=118)
+        findings.append(
+            Finding(
+                "heartbeat-timeout",
+                "consequence",
+                seen.rule,
+                "JAX coordination service lost a task",
+                rank,
+                NODES[rank],
+                118,
+                1,
+                seen,
+                "Rank 3 had already failed.",
+            )
+        )
+    stopped = match("launcher-stage-failed", 4501, "== Training FAILED (exit=143, 3710s) ==")
+    findings.append(Finding("stage-fail", "consequence", stopped.rule, "Stage Training failed", match=stopped))
+    others = tuple(rank for rank in range(8) if rank != 3)
+    return replace(
+        base,
+        job=replace(
+            base.job, state="FAILED", exit_code=1, end=START + 3801, elapsed_s=3801.0, reason="NonZeroExitCode"
+        ),
+        stages=(*base.stages[:3], Stage("Training", "failed", 3710.0, None, 143)),
+        progress=replace(
+            base.progress,
+            last_step=118,
+            last_step_min=117,
+            steps_this_run=119,
+            percent=59.5,
+            last_checkpoint=100,
+            lost_steps=18,
+            lost_s=542.2,
+            remaining_s=2439.7,
+            sum_step_s=3510.2,
+            wall_s=3801.0,
+            unaccounted_s=290.8,
+            silence_s=42.0,
+            ranks=tuple(RankProgress(rank, 0, 117 if rank == 3 else 118) for rank in range(8)),
+        ),
+        throughput=Throughput(early=3290.4, recent=3279.9, change=-0.0032, unit="tokens/s/device"),
+        cost=Cost(gpus=64, gpu_hours=67.6, gpu_hours_lost=9.6),
+        diagnosis=diagnosis(
+            status="failed",
+            primary=Primary(
+                cls="oom-gpu",
+                title="XLA could not allocate 221.71GiB on the GPU",
+                stage="Training",
+                domain="config",
+                rank=3,
+                ranks=(3,),
+                node="gpu004",
+                step=118,
+                confidence="high",
+                retry="after-fix",
+            ),
+            findings=tuple(findings),
+            suppressed=(("signal-kill-sigterm", "The rank was stopped because rank 3 had failed first."),),
+            exits=(
+                ExitRecord(3, "gpu004", 1, None, False, "node_exit", "NODE_EXIT host=gpu004 exit=1", 4400, True),
+                *(
+                    ExitRecord(r, NODES[r], 143, 15, True, "node_exit", f"NODE_EXIT host={NODES[r]} exit=143", 4410 + r)
+                    for r in others
+                ),
+            ),
+            resubmit=Resubmit(
+                action="after-fix",
+                why="The same settings will run out of memory again.",
+                command=(
+                    f"./submit.sh llama2-70b:night -N 8 --time=24:00:00 "
+                    f"-- steps=200 enable_checkpointing=true _env_XLA_PYTHON_CLIENT_MEM_FRACTION=.93"
+                ),
+                changes=("_env_XLA_PYTHON_CLIENT_MEM_FRACTION=.85 → .93",),
+                args={"_env_XLA_PYTHON_CLIENT_MEM_FRACTION": ".93"},
+            ),
+            ranks=(
+                RankView(
+                    (3,),
+                    ("gpu004",),
+                    117,
+                    "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 221.71GiB.",
+                    None,
+                    "1",
+                ),
+                RankView(others, tuple(NODES[r] for r in others), 118, beat, None, "143 (SIGTERM, stopped)"),
+            ),
+            narrative=(
+                "Rank 3 on gpu004 ran out of GPU memory after step 118. The other 7 ranks waited for it until the "
+                "coordination service gave up, and were then stopped."
+            ),
+            chain=(
+                "Rank 3 (gpu004) could not allocate 221.71GiB at step 118.",
+                "The other ranks waited in a collective and lost the heartbeat of rank 3.",
+                "Slurm stopped the remaining ranks (exit 143).",
+            ),
+            next_steps=(
+                "Raise `XLA_PYTHON_CLIENT_MEM_FRACTION` from .85 to .93: the log shows .85, too low for this model.",
+                "If it is .93 already, reduce `per_device_batch_size` or `max_target_length`.",
+                "Then try `remat_policy=full`.",
+            ),
+            notes=("The step time was steady until the end; this is no leak.",),
+        ),
+    )
+
+
+def hang() -> Report:
+    """A silent stall in a Ray job that is still running."""
+    base = report("7962")
+    beats = match("ray-tunnel", 611, "ssh -J alice@login.atlas.example -L 9190:localhost:9190 root@gpu001")
+    return replace(
+        base,
+        ray=True,
+        job=replace(base.job, state="RUNNING", exit_code=None, end=None, elapsed_s=7300.0, final=False),
+        stages=(*base.stages[:3], Stage("Training", "running", None, None)),
+        progress=replace(
+            base.progress,
+            start="restored",
+            restored_from=100,
+            first_step=101,
+            last_step=139,
+            last_step_min=139,
+            steps_this_run=39,
+            percent=70.0,
+            expected_step=231,
+            last_checkpoint=None,
+            last_checkpoint_confirmed=None,
+            lost_steps=39,
+            lost_s=1175.0,
+            remaining_s=1807.2,
+            sum_step_s=1190.1,
+            wall_s=7300.0,
+            unaccounted_s=6109.9,
+            silence_s=5870.0,
+            last_step_time=START + 1430,
+            ranks=tuple(RankProgress(rank, 101, 139) for rank in range(8)),
+        ),
+        throughput=Throughput(early=3290.4),
+        cost=Cost(gpus=64, gpu_hours=129.8, gpu_hours_lost=125.5),
+        dashboards=Dashboards(
+            ray=True,
+            tunnel_command=(
+                "ssh -J alice@login.atlas.example -L 8265:localhost:8265 -L 6006:localhost:6006 "
+                "-L 9190:localhost:9190 root@gpu001"
+            ),
+            head_node="gpu001",
+            prometheus_port=9190,
+            live=True,
+            tsdb_path=f"{OUTPUTS}/7962-{NAME}/prometheus",
+        ),
+        evidence={
+            "GPU telemetry": (
+                "gpu[001-008]: utilization 100 % on 61 of 64 GPUs, power 268 W (training: 900 W)",
+                "gpu006: GPUs 1 and 7 busy where the other nodes have 4 and 7",
+            ),
+        },
+        diagnosis=diagnosis(
+            status="hanging",
+            primary=Primary(
+                "hang",
+                "Training stopped advancing after step 139",
+                "Training",
+                "fabric",
+                None,
+                (),
+                None,
+                139,
+                "high",
+                "same-nodes",
+            ),
+            findings=(
+                Finding(
+                    "hang",
+                    "root",
+                    "silent-stall",
+                    "No step was completed for 1 h 38 min",
+                    step=139,
+                    why="All 8 ranks completed step 139 at the same time and none has said anything since; a step takes 30.1 s.",
+                ),
+                Finding("ray-start-fail", "context", beats.rule, "Ray dashboard tunnel", match=beats),
+            ),
+            suspects=(Suspect("gpu006", ("another set of busy GPUs than the other nodes",), "low", False),),
+            resubmit=Resubmit(
+                "same-nodes",
+                "First hang on these nodes: most are transient.",
+                "RAY=1 ./submit.sh llama2-70b:night -N 8 -w 'gpu[001-008]' -- steps=200 enable_checkpointing=true",
+            ),
+            ranks=(
+                RankView(
+                    tuple(range(8)),
+                    NODES,
+                    139,
+                    None,
+                    "completed step: 139, seconds: 30.118, loss: 2.101",
+                    None,
+                    START + 1430,
+                ),
+            ),
+            narrative="All 8 ranks completed step 139 and then went silent 1 h 38 min ago, while the job is still running.",
+            next_steps=(
+                "Open the Ray Dashboard (port 8265) and look at the actors' stack traces.",
+                "Stop the job: `scancel 7962`.",
+                "Run it again on the same nodes; exclude `gpu006` only if the hang comes back.",
+            ),
+        ),
+    )
+
+
+def soft_success() -> Report:
+    base = report("13006")
+    died = match("node-exit-nonzero", 9120, "NODE_EXIT host=gpu002 exit=1", rank=1, node="gpu002", step=199)
+    return replace(
+        base,
+        job=replace(base.job, state="FAILED", exit_code=1),
+        diagnosis=diagnosis(
+            primary=Primary(
+                "soft-success",
+                "All 200 steps were done; rank 1 failed during teardown",
+                "Training",
+                "unknown",
+                1,
+                (1,),
+                "gpu002",
+                199,
+                "high",
+                "not-needed",
+            ),
+            findings=(
+                Finding(
+                    "soft-success",
+                    "root",
+                    died.rule,
+                    "Rank left with exit 1 after the last step",
+                    1,
+                    "gpu002",
+                    199,
+                    1,
+                    died,
+                ),
+            ),
+            resubmit=Resubmit("none", "Training reached its last step; nothing was lost."),
+            narrative="Training reached its last step (199). Rank 1 left with exit 1 four minutes later, while it was being taken down.",
+            next_steps=("Do not run it again: the loss curve, step times and checkpoint are complete.",),
+        ),
+    )
+
+
+def healthy() -> Report:
+    return report()
+
+
+def running() -> Report:
+    base = report("8001")
+    return replace(
+        base,
+        job=replace(base.job, state="RUNNING", exit_code=None, end=None, elapsed_s=3100.0, final=False),
+        stages=(*base.stages[:3], Stage("Training", "running", None, None)),
+        progress=replace(
+            base.progress,
+            last_step=92,
+            last_step_min=92,
+            steps_this_run=93,
+            percent=46.5,
+            expected_step=93,
+            last_checkpoint=50,
+            lost_steps=42,
+            lost_s=1265.0,
+            remaining_s=3223.0,
+            sum_step_s=2801.2,
+            wall_s=3100.0,
+            unaccounted_s=298.8,
+            ranks=tuple(RankProgress(rank, 0, 92) for rank in range(8)),
+        ),
+        throughput=Throughput(
+            early=3290.0,
+            recent=2520.3,
+            change=-0.234,
+            degraded=True,
+            pattern="constant",
+            from_step=60,
+            to_step=92,
+            unit="tokens/s/device",
+            hints=("The drop began without a checkpoint or profiler step near it.",),
+        ),
+        cost=Cost(gpus=64, gpu_hours=55.1, gpu_hours_lost=None),
+        diagnosis=diagnosis(
+            status="running",
+            resubmit=Resubmit("none", "The job is running."),
+            narrative="The job is running: step 92 of 200 is done, 23 % slower than in the beginning.",
+            notes=("Throughput fell by 23 % at step 60 and stayed there: look for RDMA retransmits.",),
+        ),
+    )
+
+
+def unknown() -> Report:
+    """A local run that was cut off; no accounting."""
+    base = report("local_20261130_020406_3fa1")
+    lines = ("I0000 devices: 8", "Config param steps: 200", "warning: something odd")
+    findings = tuple(
+        Finding(
+            "unknown-death",
+            "context",
+            "telling-line",
+            "Unusual line",
+            0,
+            None,
+            None,
+            1,
+            match("telling-line", 500 + i, text, rank=0),
+        )
+        for i, text in enumerate(lines)
+    )
+    return replace(
+        base,
+        launcher="local",
+        job=replace(NO_JOB, job_id="local_20261130_020406_3fa1"),
+        nodes=(),
+        node_count=None,
+        stages=(),
+        progress=Progress(),
+        throughput=Throughput(),
+        cost=Cost(),
+        diagnosis=diagnosis(
+            status="unknown",
+            primary=Primary(
+                "unknown-death",
+                "The log ends without a summary and without an error",
+                None,
+                "unknown",
+                None,
+                (),
+                None,
+                None,
+                "low",
+                "same-nodes",
+            ),
+            findings=findings,
+            resubmit=Resubmit("same-nodes", "Nothing points to the settings."),
+            narrative="The log ends in the middle of start-up, without a summary and without an error.",
+            next_steps=("Look for kernel OOM kills: `dmesg -T | grep -i oom`.",),
+        ),
+    )
+
+
+def prolog_kill() -> Report:
+    """Slurm killed the job before its script could write a line: there is no log."""
+    base = report("13011")
+    return replace(
+        base,
+        job=replace(
+            base.job,
+            state="FAILED",
+            reason="RaisedSignal:53",
+            exit_code=0,
+            exit_signal=53,
+            elapsed_s=1.0,
+            end=START + 1,
+        ),
+        files=JobFiles(
+            job_id="13011",
+            job_dir=f"{OUTPUTS}/13011-{NAME}",
+            problem="The job directory has no log: it was never opened.",
+        ),
+        facts=LogFacts(),
+        log_path="",
+        stages=(),
+        progress=Progress(),
+        throughput=Throughput(),
+        cost=Cost(gpus=64, gpu_hours=0.02, gpu_hours_lost=0.02),
+        diagnosis=diagnosis(
+            status="failed",
+            primary=Primary(
+                "prolog-kill-no-log",
+                "Slurm could not start the batch script (signal 53)",
+                "Slurm prolog",
+                "scheduler",
+                None,
+                (),
+                None,
+                None,
+                "high",
+                "after-fix",
+            ),
+            findings=(
+                Finding(
+                    "prolog-kill-no-log",
+                    "root",
+                    "accounting-signal-53",
+                    "Accounting says 0:53 after 1 s",
+                    why="Accounting says exit 0:53 after 1 s, and no log was opened.",
+                ),
+            ),
+            resubmit=Resubmit("after-fix", "The log's path could not be opened.", changes=("a shorter job name",)),
+            narrative="slurmd killed the job before its script ran: the output file could not be opened.",
+            next_steps=("Shorten the job name: the path segment of `--output` may have 255 bytes.",),
+        ),
+    )
+
+
+def requeued() -> Report:
+    """A second attempt after a node failure, with Ray ended and metrics kept."""
+    base = failed()
+    return replace(
+        base,
+        attempt=2,
+        ray=True,
+        job=replace(base.job, job_id="9104", array_job_id="9100", array_task_id="3", restarts=1),
+        attempts=(
+            AttemptSummary(1, "failed", "node-fail", "Node gpu007 went down", 0, 64, NODES, START - 9000, START - 4000),
+        ),
+        dashboards=Dashboards(
+            ray=True, head_node="gpu001", prometheus_port=9191, tsdb_path=f"{OUTPUTS}/9104-{NAME}/prometheus"
+        ),
+    )
+
+
+SAMPLES: dict[str, Callable[[], Report]] = {
+    f.__name__: f for f in (failed, hang, soft_success, healthy, running, unknown, prolog_kill, requeued)
+}

@@ -1,0 +1,82 @@
+"""One test per rule and step dialect of the built-in packs: its samples do what they say."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from slurm_triage.model.rule import RuleSet
+from slurm_triage.rules.lint import dialect_problems, lint, sample_problems
+from slurm_triage.rules.load import PACKS_DIR, load_rules
+from slurm_triage.rules.matcher import Matcher
+from slurm_triage.rules.select import expression
+
+RULES = load_rules(site_dirs=[], samples=True)
+
+
+@pytest.fixture(scope="module")
+def matcher() -> Matcher:
+    return Matcher.compile(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES.rules, ids=lambda r: r.id)
+def test_rule(rule, matcher: Matcher) -> None:
+    """Matching samples show this rule, and no rule of another class takes their line; rejecting samples do not."""
+    assert rule.samples_match
+    assert rule.samples_reject
+    assert list(sample_problems(rule, RULES, matcher)) == []
+
+
+@pytest.mark.parametrize("dialect", RULES.dialects, ids=lambda d: d.id)
+def test_dialect(dialect, matcher: Matcher) -> None:
+    assert dialect.samples_match
+    assert dialect.samples_reject
+    assert list(dialect_problems(dialect)) == []
+    index = RULES.dialects.index(dialect)
+    for sample in dialect.samples_match:
+        assert index in matcher.scan(sample.encode()).dialects
+        assert re.search(dialect.pattern, sample)["step"].isdigit()
+
+
+def test_packs_are_without_problems() -> None:
+    assert [str(p) for p in lint([PACKS_DIR])] == []
+
+
+def test_every_class_has_a_rule_or_is_found_without_text() -> None:
+    """Classes that no line shows are decided by the diagnosis; all others need a rule."""
+    silent = {
+        "hang",
+        "unknown-death",
+        "soft-success",
+        "incomplete-success",
+        "tgs-degradation",
+        "prolog-kill-no-log",
+        "node-fail",
+        "stage-fail",
+        "cancelled",
+        "restore-straggler",
+    }
+    with_rules = {rule.cls for rule in RULES.rules}
+    assert {cls.id for cls in RULES.classes} - with_rules - silent == set()
+
+
+def hostile_bodies(ruleset: RuleSet, own: tuple[str, ...]) -> list[str]:
+    """Lines of the greatest length that reach a rule, made of what its expressions wait for."""
+    fragments = {"a", "0", " ", "a ", "1,", "(", '"', "/a", "error: ", ruleset.digest[:9]}
+    for sample in own:
+        line = sample.split("\n")[0]
+        fragments |= {line, line[: len(line) // 2], line[len(line) // 2 :], line.split()[0] if line.split() else "x"}
+    return [(fragment * (4096 // len(fragment) + 1))[:4096] for fragment in fragments if fragment]
+
+
+@pytest.mark.parametrize("rule", RULES.rules, ids=lambda r: r.id)
+def test_expressions_stand_hostile_lines(rule) -> None:
+    """The longest line costs every expression less than a tenth of a second of processor time."""
+    for pattern in (*rule.verify, *rule.unless, *rule.extract):
+        compiled = expression(pattern)
+        for body in hostile_bodies(RULES, (*rule.samples_match, *rule.samples_reject)):
+            start = time.process_time()
+            compiled.search(body)
+            assert time.process_time() - start < 0.1, (pattern, body[:80])
