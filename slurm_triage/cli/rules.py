@@ -10,14 +10,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from slurm_triage.cli.table import bold, dim, pick_fields, printable, render
-from slurm_triage.errors import NotFoundError
+from slurm_triage.errors import NotFoundError, PartialResultError
 from slurm_triage.model.rule import FACT, FailureClass, Rule, StepDialect
-from slurm_triage.rules.load import load_rules
+from slurm_triage.rules.load import load_rules, overlay_dirs
 from slurm_triage.rules.match_text import LineMatch, explain_stream
 from slurm_triage.rules.matcher import Matcher
+
+if TYPE_CHECKING:
+    from slurm_triage.backtest import Comparison, Verdict
 
 LIST_FIELDS = ("id", "class", "role", "priority", "domain", "stage", "retry", "pack", "fact", "title", "patterns")
 LIST_DEFAULT = ("id", "class", "role", "priority", "pack", "title")
@@ -53,7 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     backtest = actions.add_parser("backtest", help="which verdicts would change with other rules")
     backtest.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="logs, job directories or outputs trees")
-    backtest.add_argument("--rules", type=Path, metavar="DIR", help="packs to add to those in force")
+    backtest.add_argument(
+        "--rules",
+        type=Path,
+        metavar="DIR",
+        help="packs to add to those in force (default: compare the built-in packs alone with those in force)",
+    )
     backtest.add_argument("--json", action="store_true")
 
 
@@ -224,4 +232,52 @@ def _lint(args: argparse.Namespace) -> int:
 
 
 def _backtest(args: argparse.Namespace) -> int:
-    raise NotImplementedError
+    from slurm_triage.backtest import compare
+    from slurm_triage.pipeline import Engine
+
+    if args.rules is None:
+        before, after = load_rules(site_dirs=[]), load_rules()
+    else:
+        if not args.rules.is_dir():
+            raise NotFoundError(f"{args.rules} is not a directory of rule packs")
+        before, after = load_rules(), load_rules(site_dirs=[*overlay_dirs(), args.rules])
+    judged = changed = unread = 0
+    for result in compare(args.paths, Engine.load(before), Engine.load(after)):
+        if result.problem is not None:
+            unread += 1
+            print(f"slurm-triage: {printable(result.problem)}", file=sys.stderr)
+            continue
+        judged += 1
+        changed += result.changed
+        if args.json:
+            print(json.dumps(_comparison_json(result), ensure_ascii=False))
+        elif result.changed or result.gained or result.lost:
+            _print_comparison(result)
+    if not args.json:
+        print(f"{judged} logs judged, {changed} verdicts change")
+    return PartialResultError.exit_status if unread else 0
+
+
+def _print_comparison(result: Comparison) -> None:
+    rules = " ".join([*(f"+{r}" for r in sorted(result.gained)), *(f"-{r}" for r in sorted(result.lost))])
+    head = f"{printable(result.target)}: "
+    if result.changed:
+        print(head + bold(f"{result.before} -> {result.after}", sys.stdout) + (f" [{rules}]" if rules else ""))
+        if result.before and result.after and result.before.title != result.after.title:
+            print(dim(f"    {result.before.title or 'healthy'} -> {result.after.title or 'healthy'}", sys.stdout))
+    else:
+        print(head + dim(f"{result.after}, as before [{rules}]", sys.stdout))
+
+
+def _comparison_json(result: Comparison) -> dict[str, Any]:
+    def verdict(value: Verdict | None) -> dict[str, Any] | None:
+        return None if value is None else {"status": value.status, "class": value.cls, "title": value.title}
+
+    return {
+        "log": result.target,
+        "changed": result.changed,
+        "before": verdict(result.before),
+        "after": verdict(result.after),
+        "rules_gained": sorted(result.gained),
+        "rules_lost": sorted(result.lost),
+    }

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from slurm_triage.diagnosis.classes import GENERIC, LINGERING, OUTCOMES, STOPS, SYMPTOMS, WITNESSES, level
+from slurm_triage.diagnosis.classes import GENERIC, LINGERING, OUTCOMES, STAGE_TIMEOUTS, STOPS, SYMPTOMS, WITNESSES, level
 from slurm_triage.diagnosis.conditions import with_role
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts, StepSeries
 
 #: Signals by which a process ends itself after being told that a peer is gone.
 _ABORT = "SIGABRT"
+#: Signals that no message from a peer brings about: a survivor exits or aborts, it does not crash.
+_CRASHES = ("SIGSEGV", "SIGKILL", "SIGBUS", "SIGILL", "SIGFPE")
 #: The step line of step N is printed when N+1 is on its way, and some loops print two late.
 PRINT_LAG_STEPS = 2
 #: Lines of a traceback are quoted at most this long when compared with other findings' text.
@@ -62,7 +64,8 @@ def _teardown(finding: Finding, teardown_seq: int | None) -> Finding:
     match = finding.match
     if teardown_seq is None or match is None or match.first.file != 0 or finding.role not in {"root", "contributor"}:
         return finding
-    if match.seq <= teardown_seq or finding.cls in WITNESSES or finding.cls in STOPS or match.rule == "exit-status":
+    late = WITNESSES | STOPS | STAGE_TIMEOUTS
+    if match.seq <= teardown_seq or finding.cls in late or match.rule == "exit-status":
         return finding
     return with_role(finding, "teardown", "it was printed while the job was being stopped")
 
@@ -136,7 +139,8 @@ def _explained(
         for other in (*messengers, *([symptom] if symptom is not None else [])):
             if other.match is not None and _quotes(match.block, other.match.first.text):
                 return "the exception only reports that another rank failed"
-        if first_messenger is not None and match.seq >= first_messenger:
+        crashed = any(name in finding.title for name in _CRASHES)
+        if first_messenger is not None and match.seq >= first_messenger and not crashed:
             return "this rank had already been told that another one failed"
     if symptom is not None and symptom is not finding:
         if match is None or symptom.match is None or symptom.match.seq <= match.seq:
@@ -186,10 +190,21 @@ def _first(findings: Iterable[Finding]) -> Finding | None:
 
 
 def _promoted(findings: Sequence[Finding]) -> Finding | None:
-    """Only messengers are left: the cause itself printed nothing. The first of them is the best there is."""
-    first = _first(f for f in findings if f.role == "consequence" and f.cls not in OUTCOMES)
-    first = first or _first(f for f in findings if f.role == "consequence")
-    return replace(first, role="root", why="only its consequences are in the log") if first is not None else None
+    """Only messengers are left: the cause itself printed nothing. Without a name for it, the first rank that lost its
+    peer is where to look; the rank that said nothing at all is the suspect."""
+    first = _first(f for f in findings if f.role == "consequence")
+    if first is None:
+        return None
+    telling = {f.rank for f in findings if f.role == "consequence"}
+    return Finding(
+        cls="unknown-death",
+        role="root",
+        rule=first.rule,
+        title=f"a rank ended without a message; {len(telling)} other rank(s) lost the connection to it",
+        step=first.step,
+        match=first.match,
+        why="only its consequences are in the log",
+    )
 
 
 def _final_role(finding: Finding, primary: Finding) -> Finding:

@@ -13,11 +13,14 @@ SYMPTOMS = frozenset({"hang", "heartbeat-timeout", "nccl-timeout", "coordination
 #: Stops from outside: "cancellation is the mechanism, not the root cause".
 STOPS = frozenset({"cancelled", "time-limit", "train-timeout", "preempted", "requeued"})
 
+#: Printed when a stage is over its limit, which is after the tasks have been killed for it.
+STAGE_TIMEOUTS = frozenset({"preflight-timeout", "pull-timeout", "ecc-timeout", "train-timeout"})
+
 #: Say how a process ended, not why; anything more specific on the same rank explains them.
-GENERIC = frozenset({"python-exception", "signal-kill"})
+GENERIC = frozenset({"python-exception", "signal-kill", "actor-fail"})
 
 #: Say only that something ended badly.
-OUTCOMES = frozenset({"subprocess-fail", "stage-fail", "actor-fail", "unknown-death", "incomplete-success"})
+OUTCOMES = frozenset({"subprocess-fail", "stage-fail", "unknown-death", "incomplete-success"})
 
 #: Written by the kernel or the scheduler, often long after the fact: when they speak, order in the log means nothing.
 WITNESSES = frozenset({"oom-host", "node-fail", "gpu-hw-fault", "prolog-fail", "launch-fail"})

@@ -129,15 +129,19 @@ def _cause(
     if soft is not None:
         return soft, (soft, *(_demoted(f, "training was already complete") for f in result.findings))
     if end.claims_success and end.reached_last_step is not False and not _decisive(cause):
-        return _remark(cause, evidence), tuple(_demoted(f, "the job completed all the same") for f in result.findings)
+        remark = _remark(cause, evidence)
+        others = tuple(_demoted(f, "the job completed all the same") for f in result.findings if f is not remark)
+        return remark, (*((remark,) if remark is not None else ()), *others)
     if end.claims_success and not evidence.of_kind("clean_end"):
         short = special.incomplete_success(evidence.attempt, evidence.progress, end, asked_to_stop)
         if short is not None and (cause is None or cause.cls in STOPS | {"incomplete-success"}):
             return short, (short, *result.findings)
-    if cause is None and end.reached_last_step and end.claims_success is None:
-        return _remark(None, evidence), result.findings
+    slow = _slow(evidence.throughput)
     if cause is None:
-        return _unexplained(evidence, end), result.findings
+        cause = (None if slow is not None else _unexplained(evidence, end)) or slow
+        return cause, (*((cause,) if cause is not None else ()), *result.findings)
+    if slow is not None:
+        return cause, (*result.findings, replace(slow, role="context", why=f"{cause.cls} is what ended the job"))
     return cause, result.findings
 
 
@@ -147,9 +151,18 @@ def _decisive(cause: Finding | None) -> bool:
 
 
 def _remark(cause: Finding | None, evidence: Evidence) -> Finding | None:
-    if cause is not None and cause.cls in {"nan-loss"}:
+    """What a run that is not failing still deserves to be told: worthless losses, lost speed."""
+    if cause is not None and cause.cls == "nan-loss":
         return cause
-    return None
+    return _slow(evidence.throughput)
+
+
+def _slow(speed: Throughput) -> Finding | None:
+    if not speed.degraded or speed.change is None:
+        return None
+    span = f" from step {speed.from_step}" if speed.from_step is not None else ""
+    title = f"throughput changed by {speed.change:+.0%}{span} ({speed.pattern or 'unclear'} pattern)"
+    return Finding("tgs-degradation", "root", "throughput", title, step=speed.from_step)
 
 
 def _demoted(finding: Finding, why: str) -> Finding:
@@ -193,7 +206,7 @@ def _unexplained(evidence: Evidence, end: End) -> Finding | None:
         if failed is not None:
             return Finding("stage-fail", "root", "stage", f"stage {failed.name} failed (exit {failed.exit_code})")
         return Finding("unknown-death", "root", "completion", "the job failed and nothing in the log says why")
-    started = attempt.header.job_id is not None or progress.total_steps is not None or bool(evidence.of_kind("ray_head", "rank_host"))
+    started = attempt.header.job_id is not None or progress.total_steps is not None or bool(attempt.rank_hosts)
     if not started or not evidence.facts.attempts:
         return None
     return Finding("unknown-death", "root", "completion", "the log ends without a summary and without an error", step=progress.last_step)

@@ -37,7 +37,8 @@ def decide(end: End, primary: Finding | None, stall: Stall | None, *, finished_t
         return "cancelled" if cls != "train-timeout" else "failed"
     if cls == "unknown-death":
         return "unknown"
-    if cls is not None and cls not in REMARKS:
+    short = cls == "nan-loss" and end.reached_last_step is False
+    if cls is not None and (cls not in REMARKS or short):
         return "cancelled" if asked_to_stop and cls == "hang" else "failed"
     if end.reached_last_step or finished_text:
         return "completed"

@@ -33,11 +33,11 @@ _PROBE_BYTES = 256
 
 class Head(NamedTuple):
     """``covered``: bytes of the segment that were indexed. ``low``, ``high``: range of the numeric job ids. ``names``:
-    how many entries are for ids that are no numbers. ``first_end``, ``last_end``: when the jobs ended, epoch seconds."""
+    how many entries are for ids that are no numbers. ``first_end``, ``last_end``: when jobs ended, epoch seconds."""
 
     magic: bytes
     covered: int
-    count: int
+    entry_count: int
     entries_crc: int
     low: int
     high: int
@@ -58,7 +58,7 @@ def id_key(job_id: str) -> int:
     if job_id.isascii() and job_id.isdecimal() and len(job_id) < 19:
         return int(job_id)
     raw = job_id.encode("utf-8", "replace")
-    return _NAME_BIT | crc32c(raw) << 31 ^ zlib.crc32(raw)
+    return _NAME_BIT | (int(crc32c(raw)) << 31 ^ zlib.crc32(raw))
 
 
 def build(segment: Segment) -> bytes:
@@ -149,7 +149,7 @@ def _entries(segment: Segment) -> bytes | None:
         return None
     head = Head(*_HEAD.unpack(raw[: _HEAD.size]))
     body = raw[_HEAD.size + _CRC.size :]
-    return body if len(body) == head.count * _ENTRY.size and crc32c(body) == head.entries_crc else None
+    return body if len(body) == head.entry_count * _ENTRY.size and crc32c(body) == head.entries_crc else None
 
 
 def find(segment: Segment, key: int) -> list[Frame] | None:
@@ -163,10 +163,10 @@ def find(segment: Segment, key: int) -> list[Frame] | None:
     body = _entries(segment)
     if body is None:
         return None
-    at = bisect_left(range(head.count), key, key=lambda i: _ENTRY.unpack_from(body, i * _ENTRY.size)[0])
+    at = bisect_left(range(head.entry_count), key, key=lambda i: _ENTRY.unpack_from(body, i * _ENTRY.size)[0])
     found: list[Frame] = []
     with segment.path.open("rb") as file:
-        while at < head.count:
+        while at < head.entry_count:
             entry_key, start, length = _ENTRY.unpack_from(body, at * _ENTRY.size)
             if entry_key != key:
                 break

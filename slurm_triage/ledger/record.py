@@ -6,15 +6,15 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from slurm_triage.ledger.blame import node_evidence
-from slurm_triage.ledger.fingerprint import cause_rule, fingerprint
 from slurm_triage.ledger.frame import safe
 from slurm_triage.model.nodelist import expand, fold
-from slurm_triage.model.report import Report
+
+if TYPE_CHECKING:
+    from slurm_triage.model.report import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +152,10 @@ def _unicode(value: Any) -> Any:
 
 def record_from_report(report: Report, report_path: str | None = None) -> LedgerRecord:
     """The record of one finished triage. ``report_path`` is where its ``triage.json`` was written."""
+    # Imported here because look-ups need none of it and have 150 ms for everything.
+    from slurm_triage.ledger.blame import node_evidence
+    from slurm_triage.ledger.fingerprint import cause_rule, fingerprint
+
     job, progress, primary = report.job, report.progress, report.diagnosis.primary
     last = report.facts.last
     job_id = job.job_id or report.files.job_id or "log:" + _digest(report.log_path)

@@ -105,8 +105,8 @@ def _reported_log(job: Job | None) -> Path | None:
     for pattern in [job.stdout] if job.stdout else [f"slurm-{i}.out" for i in ids_of(None, job)]:
         path = Path(job.work_dir or ".", expand_pattern(pattern, job)).absolute()
         found = status(path)
-        if found is not None and stat.S_ISREG(found.st_mode):
-            # The pattern is the user's own text: it must not name a file of somebody else.
-            if job.uid is None or found.st_uid in {job.uid, os.geteuid()}:
-                return path
+        # The pattern is the user's own text: it must not name a file of somebody else.
+        owners = {job.uid, os.geteuid()}
+        if found is not None and stat.S_ISREG(found.st_mode) and (job.uid is None or found.st_uid in owners):
+            return path
     return None

@@ -1,6 +1,6 @@
 """Who ended how, and who only because another rank ended first.
 
-After one task of a step fails, ``srun --kill-on-bad-exit`` stops the others: they end with 143 (or are Killed), and the
+A stage timeout ends in SIGKILL for all tasks. After one task of a step fails, ``srun --kill-on-bad-exit`` stops the others: they end with 143 (or are Killed), and the
 stage's own code is the highest of all, so that 143 hides 1, 7, 134 and 139. The first exit that is not a stop tells.
 """
 
@@ -29,11 +29,12 @@ def exits_from(
     ]
     records.sort(key=lambda r: r.seq)
     job_cancel_seq = min((c.seq for c in cancellations if c.kind == "JOB"), default=None)
+    timed_out = any(f.captures.get("result") == "TIMEOUT" for f in by_kind.get("stage", ()))
     seen_bad = False
     result: list[ExitRecord] = []
     for record in records:
         stopped = record.signal in STOP_SIGNALS or (
-            record.signal == 9 and (seen_bad or job_cancel_seq is not None) and record.origin == "srun"
+            record.signal == 9 and (seen_bad or timed_out or job_cancel_seq is not None) and record.origin == "srun"
         )
         victim = record.code != 0 and (stopped or (seen_bad and record.origin == "torchrun" and record.victim))
         first_bad = record.code != 0 and not victim and not seen_bad
@@ -80,13 +81,14 @@ def _torchrun(fact: Match) -> ExitRecord:
     code = int(fact.captures["code"])
     rank = fact.captures.get("rank")
     return ExitRecord(
-        int(rank) if rank else None,
+        # srun's label, where there is one: torchrun's ranks count workers, not tasks.
+        fact.rank if fact.rank is not None else int(rank) if rank else None,
         fact.captures.get("node"),
         code,
         decode_signal(code),
         False,
         "torchrun",
-        f"rank {rank}: exitcode {code}",
+        f"worker of global rank {rank} failed first on its node: exitcode {code}",
         fact.seq,
     )
 

@@ -20,6 +20,9 @@ from slurm_triage.rules.select import body_verdict
 #: Matches of one rule that are looked at in one window, from its start and from its end; the rest is only counted.
 #: A rule that fires more often than this in 8 MiB says nothing new, and 4096 ranks can still each say it once.
 FLOOD_FIRST, FLOOD_LAST = 4096, 512
+#: Lines are counted up to here. Beyond, a byte offset finds the place faster (tail -c +N), and counting costs a third
+#: of the scan's speed.
+COUNT_LINES_BYTES = 64 << 20
 #: How far back a line's start, and ahead its end, is looked for. Longer lines are cut around the match.
 _MAX_LINE_BYTES = 64 << 10
 #: Bytes after a match in which the rest of a message is looked for.
@@ -80,14 +83,16 @@ class FileScan:
         steps = find_steps(data, emit_to, dialects, self.labels, self._clock.read) if dialects else []
         self._cursor.load([event for event, _, _ in steps])
         taken = 0
-        counted_to, lines_before = 0, 0
+        counted_to, lines_before, counting = 0, 0, window.base < COUNT_LINES_BYTES
         for spot in self._spots(data, end, emit_to, hits):
             taken = self._take_steps(spot.start, window.base, steps, taken)
-            lines_before += data.count(b"\n", counted_to, spot.start)
-            counted_to = spot.start
-            self._take_line(spot, data, end, window.base, self._line_base + lines_before)
+            if counting:
+                lines_before += data.count(b"\n", counted_to, spot.start)
+                counted_to = spot.start
+            self._take_line(spot, data, end, window.base, self._line_base + lines_before if counting else None)
         self._take_steps(emit_to, window.base, steps, taken)
-        self._line_base += lines_before + data.count(b"\n", counted_to, emit_to)
+        if counting:
+            self._line_base += lines_before + data.count(b"\n", counted_to, emit_to)
         self.bytes_scanned = window.base + emit_to
         self.attempt.end_seq = self._seq_base + self.bytes_scanned
         if window.eof:
@@ -116,7 +121,7 @@ class FileScan:
                     previous = start
         for rule, count in hits.unlisted.items():
             self._only_count(rule, count)
-        joined = dict(cut_lines(data, end, self.labels))
+        joined = dict(cut_lines(data, end, self.labels)) if hits.has_long_line else {}
         for start, raw in joined.items():
             if start < emit_to:
                 more = self._matcher.scan(memoryview(raw))
@@ -161,7 +166,7 @@ class FileScan:
         self._cursor.reset()
         self._quoted = False
 
-    def _take_line(self, spot: _Spot, data: bytearray, end: int, base: int, line_number: int) -> None:
+    def _take_line(self, spot: _Spot, data: bytearray, end: int, base: int, line_number: int | None) -> None:
         for raw, shift in _segments(spot.raw):
             line = parse(raw, self.labels) if shift == 0 else self._continued(spot.raw, raw)
             self._take_text(spot, line, shift, data, end, base, line_number)
@@ -173,7 +178,7 @@ class FileScan:
         return line if rank is None else Line(rank, line.text, line.body, line.is_echo, line.inner_rank)
 
     def _take_text(
-        self, spot: _Spot, line: Line, shift: int, data: bytearray, end: int, base: int, line_number: int
+        self, spot: _Spot, line: Line, shift: int, data: bytearray, end: int, base: int, line_number: int | None
     ) -> None:
         moment = self._clock.read(line.text)
         self.attempt.saw_time(moment)

@@ -15,11 +15,14 @@ Finding = Mapping[str, Any]
 
 #: A page at 3 am: the cause, what fed it and what followed fit into five quotes; the rest stands behind the report.
 MAX_QUOTES = 5
+#: When few kinds of lines were found, further lines of the same kind are quoted up to this many: an unknown end is
+#: reported with its three most telling lines.
+MIN_QUOTES = 3
 MAX_BLOCK_LINES = 4
 MAX_GROUPS = 12
 MAX_MORE_QUOTES = 30
 #: A longer name than this pushes the quoted text off the line; the log of a job is then called "log".
-_MAX_NAME = 40
+_MAX_NAME = 24
 
 _PRIORITY = {"root": 1, "contributor": 2, "consequence": 3, "teardown": 4, "context": 5}
 
@@ -49,11 +52,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """``unseen``: why the cause is known although no line shows it. ``legend``: what "log" stands for, if used."""
+    """``unseen``: why the cause is known although no line shows it; ``last_words`` are then all there is to quote.
+    ``legend``: what "log" stands for, if used."""
 
     quotes: tuple[Quote, ...]
     more: tuple[Quote, ...]
     unseen: tuple[str, ...]
+    last_words: tuple[str, ...]
     legend: str | None
 
 
@@ -61,25 +66,19 @@ def select(document: Document) -> Evidence:
     """The quotes of a report: at most ``MAX_QUOTES`` first, others of their kind after the report."""
     names = _short_names(document)
     seen = [f for f in document["findings"] if f["first"] is not None]
-    ranked = sorted(range(len(seen)), key=lambda i: (_rank_of(seen[i], document), i))
-    kinds: set[tuple[str, str]] = set()
-    texts: set[str] = set()
-    chosen: list[int] = []
-    for index in ranked:
-        finding = seen[index]
-        kind, line = (finding["class"], finding["rule"]), finding["first"]["text"]
-        if kind not in kinds and line not in texts:
-            kinds.add(kind)
-            texts.add(line)
-            chosen.append(index)
-    quotable = [i for i in chosen if document["status"] != "completed" or seen[i]["role"] != "context"]
+    ranked = sorted(range(len(seen)), key=lambda i: (_importance(seen[i], document), i))
+    chosen, others = _one_of_each_kind(ranked, seen)
+    unseen = _unseen(document)
+    telling = [i for i in chosen if seen[i]["role"] not in {"context", "teardown"}]
+    quotable = telling if telling or unseen or document["primary"] is None else chosen
     first, more = quotable[:MAX_QUOTES], quotable[MAX_QUOTES : MAX_QUOTES + MAX_MORE_QUOTES]
+    first += others[: max(0, MIN_QUOTES - len(first))] if first else []
     quotes = tuple(_quote(seen[i], names) for i in sorted(first))
     extra = tuple(_quote(seen[i], names) for i in sorted(more))
     log = document["log"]["path"]
     used = any(quote.place.startswith("log:") or quote.place.startswith("log,") for quote in (*quotes, *extra))
     legend = log if used and names.get(log) == "log" and posixpath.basename(log) != "log" else None
-    return Evidence(quotes, extra, _unseen(document), legend)
+    return Evidence(quotes, extra, unseen, _last_words(document) if unseen else (), legend)
 
 
 def groups(document: Document) -> tuple[list[Group], int]:
@@ -96,7 +95,24 @@ def groups(document: Document) -> tuple[list[Group], int]:
     return [_group(members, names) for members in ordered[:MAX_GROUPS]], max(0, len(ordered) - MAX_GROUPS)
 
 
-def _rank_of(finding: Finding, document: Document) -> tuple[int, int]:
+def _one_of_each_kind(ranked: list[int], seen: list[Finding]) -> tuple[list[int], list[int]]:
+    """The most important line of each kind, and the others whose text differs from all before."""
+    kinds: set[tuple[str, str]] = set()
+    texts: set[str] = set()
+    chosen: list[int] = []
+    others: list[int] = []
+    for index in ranked:
+        finding = seen[index]
+        kind, line = (finding["class"], finding["rule"]), finding["first"]["text"]
+        if line in texts:
+            continue
+        texts.add(line)
+        (others if kind in kinds else chosen).append(index)
+        kinds.add(kind)
+    return chosen, others
+
+
+def _importance(finding: Finding, document: Document) -> tuple[int, int]:
     """Order of importance: the cause as its own rank tells it, then by role."""
     primary = document["primary"]
     is_cause = primary is not None and finding["class"] == primary["class"] and finding["role"] == "root"
@@ -113,6 +129,11 @@ def _unseen(document: Document) -> tuple[str, ...]:
         for finding in document["findings"]
         if finding["class"] == primary["class"] and finding["role"] == "root" and finding["first"] is None
     )[:2]
+
+
+def _last_words(document: Document) -> tuple[str, ...]:
+    said = [view for view in document["ranks"] if view["last_words"]]
+    return tuple(f"[{some_ranks(v['ranks'])}] last words: {shown(v['last_words'])}" for v in said[:MIN_QUOTES])
 
 
 def _quote(finding: Finding, names: Mapping[str, str]) -> Quote:

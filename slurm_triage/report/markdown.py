@@ -50,14 +50,13 @@ def _template() -> Template:
 
 
 def _variables(document: Document) -> dict[str, Any]:
-    primary, resubmit = document["primary"], document["resubmit"]
+    primary = document["primary"]
     healthy = wording.is_healthy(document)
     evidence = select(document)
     table = rank_table(document)
-    command = resubmit["command"]
     return {
         "d": document,
-        "summary": escape(wording.chat_line(document), 600),
+        "summary": prose(wording.chat_line(document), 600),
         "path": escape(wording.log_path(document), _MAX_PATH),
         "primary": primary,
         "healthy": healthy,
@@ -69,7 +68,7 @@ def _variables(document: Document) -> dict[str, Any]:
         "table": None if table is None else _table(table.columns, table.rows),
         "table_rest": None if table is None else table.rest,
         "unseen": evidence.unseen,
-        "quotes": _quotes(evidence.quotes),
+        "quotes": _quotes(evidence.quotes, evidence.last_words),
         "legend": None if evidence.legend is None else code(evidence.legend, _MAX_PATH),
         "measured": [(name, fenced(shown(line) for line in lines)) for name, lines in document["evidence"].items()],
         "progress": _table(("Metric", "Value"), progress_rows(document)),
@@ -78,8 +77,8 @@ def _variables(document: Document) -> dict[str, Any]:
         "tunnel": _command(document["dashboards"]["tunnel_command"]),
         "dashboards": prose(wording.dashboards_sentence(document)),
         "steps": document["next_steps"] or [wording.default_step(document)],
-        "command": _command(command),
-        "resubmit": "; ".join([resubmit["why"] or resubmit["action"], *resubmit["changes"]]),
+        "command": _command(document["resubmit"]["command"]),
+        "resubmit": wording.resubmit_sentence(document),
         "more": _quotes(evidence.more),
     }
 
@@ -91,13 +90,18 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:
     return Markdown("\n".join([body[0], rule, *body[1:]]))
 
 
-def _quotes(quotes: Sequence[Quote]) -> Markdown | None:
-    """One block: the place of each line, the rank if known, the line as it stands, and what follows it."""
+def quote_lines(quotes: Sequence[Quote]) -> list[str]:
+    """The place of each line, the rank if known, the line as it stands, and what follows it."""
     lines: list[str] = []
     for quote in quotes:
         rank = "" if quote.rank is None else f" [rank {quote.rank}]"
         lines.append(f"{quote.place}:{rank} {quote.text}")
         lines.extend(f"    {line}" for line in quote.block)
+    return lines
+
+
+def _quotes(quotes: Sequence[Quote], others: Sequence[str] = ()) -> Markdown | None:
+    lines = [*quote_lines(quotes), *others]
     return fenced(lines) if lines else None
 
 
@@ -112,8 +116,7 @@ def _findings(document: Document) -> list[Markdown]:
         lines.append(escape(f"{wording.plural(rest, 'more kind')} of findings in triage.json."))
     lines.extend(prose(line) for line in wording.suspect_lines(document))
     lines.extend(prose(line) for line in wording.attempt_lines(document)[-_MAX_NOTES:])
-    notes = [*document["notes"], *(note for note in document["log"]["notes"] if note not in document["notes"])]
-    lines.extend(prose(note) for note in notes[:_MAX_NOTES])
+    lines.extend(prose(note) for note in wording.all_notes(document)[:_MAX_NOTES])
     return lines
 
 

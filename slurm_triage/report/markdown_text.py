@@ -17,8 +17,8 @@ _CODE_SPAN = re.compile(r"`([^`]+)`")
 #: An underscore between two word characters is never emphasis; elsewhere it may be.
 _ALWAYS = re.compile(r"[\\*~$`]|(?<![^\W_])_|_(?![^\W_])")
 _ENTITY = re.compile(r"&(?=#?\w{1,40};)")
-#: `](`, `][` and `]:` make links, references and definitions; `://`, `www.` and a mail address make them unasked.
-_LINK = re.compile(r"(?<=\])[(\[:]|:(?=//)|(?<=www)\.|:(?=\w)(?<=mailto:)|:(?=\w)(?<=xmpp:)", re.IGNORECASE)
+#: `](` and `][` make links; `://`, `www.` and `mailto:` make them unasked. (`[x]: y` does so only where a line begins.)
+_LINK = re.compile(r"(?<=\])[(\[]|:(?=//)|(?<=www)\.|:(?=\w)(?<=mailto:)|:(?=\w)(?<=xmpp:)", re.IGNORECASE)
 #: What begins a heading, list, quote, rule, fence, table or definition when a line begins with it.
 _LINE_START = re.compile(r"^(?:[#>=:|\[!]|[+-](?=[\s+-]|$)|(\d{1,9})(?=[.)](?:\s|$)))")
 

@@ -21,33 +21,35 @@ def progress_rows(document: Mapping[str, Any]) -> list[Row]:
         ("Steps completed (this run)", _steps(p)),
         ("Overall progress", _overall(p)),
         ("Steady-state step time", UNKNOWN if p["step_time_s"] is None else f"{number(p['step_time_s'])}s"),
-        ("Expected step by now", _expected(p, is_live(document))),
+        ("Expected step by now", _expected(p, document["status"])),
         ("Last periodic ckpt this run", _checkpoint(p)),
-        ("Progress lost", _lost(p, completed)),
+        ("Progress lost", _lost(p, document["status"])),
         ("Estimated time remaining", _remaining(p, completed, is_live(document))),
     ]
     return rows + _more(p, document["cost"])
 
 
-def progress_sentence(document: Mapping[str, Any]) -> str:
-    """The projection in one line; empty when no step was logged."""
-    p = document["progress"]
+def progress_parts(document: Mapping[str, Any]) -> list[str]:
+    """The projection as the parts of one line; empty when no step was logged."""
+    p, status = document["progress"], document["status"]
     if p["last_step"] is None:
-        return ""
-    done = _overall(p)
-    parts = [f"{_steps(p)}" if done == UNKNOWN else f"{done} steps"]
+        return []
+    percent = "" if p["percent"] is None else f" ({p['percent']:.1f} %)"
+    total = p["total_steps"]
+    parts = [
+        f"step {p['last_step']} is the last" if total is None else f"{p['last_step'] + 1} of {total} steps{percent}"
+    ]
     if p["step_time_s"] is not None:
         parts.append(f"{number(p['step_time_s'])} s per step")
     if p["start"] == "restored":
         parts.append(_start(p))
-    completed = document["status"] == "completed"
-    if not completed:
+    if status != "completed":
         parts.append(f"last ckpt: {_checkpoint(p)}")
-        parts.append(f"lost: {_lost(p, completed)}")
+        parts.append(f"lost: {_lost(p, status)}")
     if is_live(document):
-        parts.append(f"expected step by now: {_expected(p, True)}")
-        parts.append(f"remaining: {_remaining(p, completed, True)}")
-    return " · ".join(parts)
+        parts.append(f"expected by now: step {text(p['expected_step'])}")
+        parts.append(f"remaining: {'unknown' if p['remaining_s'] is None else human(p['remaining_s'])}")
+    return parts
 
 
 def _start(p: Progress) -> str:
@@ -71,10 +73,10 @@ def _overall(p: Progress) -> str:
     return f"{p['last_step'] + 1} / {p['total_steps']}{percent}"
 
 
-def _expected(p: Progress, live: bool) -> str:
+def _expected(p: Progress, status: str) -> str:
     if p["expected_step"] is not None:
         return f"{p['expected_step']} (based on step time and run start)"
-    return UNKNOWN if live else "not applicable (the job has ended)"
+    return "not applicable (the job has ended)" if status in {"completed", "failed", "cancelled"} else UNKNOWN
 
 
 def _checkpoint(p: Progress) -> str:
@@ -89,13 +91,15 @@ def _checkpoint(p: Progress) -> str:
     return f"none — didn't reach checkpoint_period ({period})" if last < period else "none confirmed"
 
 
-def _lost(p: Progress, completed: bool) -> str:
+def _lost(p: Progress, status: str) -> str:
     steps = p["lost_steps"]
     if steps is None:
-        return "none" if completed else UNKNOWN
+        return "none" if status == "completed" else UNKNOWN
     if steps == 0:
         return "none"
     amount = plural(steps, "step") + ("" if p["lost_s"] is None else f" ({human(p['lost_s'])})")
+    if status == "running":
+        return f"none so far; {amount} not saved yet"
     if p["last_checkpoint"] is not None:
         return f"{amount} since last periodic ckpt"
     if p["start"] == "restored" and p["restored_from"] is not None:

@@ -34,9 +34,9 @@ def rank_table(document: Mapping[str, Any]) -> RankTable | None:
         "Nodes": [some_nodes(v["nodes"], 40) if v["nodes"] else UNKNOWN for v in kept],
         "Last step": [text(v["last_step"]) for v in kept],
         "Last heard": [text(_clock(v["last_time"])) for v in kept],
+        "Exit": [shown(text(v["exit"]), MAX_CELL) for v in kept],
         "First error": [shown(v["first_error"] or "none", MAX_CELL) for v in kept],
         "Last words": [shown(v["last_words"] or UNKNOWN, MAX_CELL) for v in kept],
-        "Exit": [text(v["exit"]) for v in kept],
     }
     empty = {"First error": "none"}
     used = {name: cells for name, cells in columns.items() if any(c != empty.get(name, UNKNOWN) for c in cells)}

@@ -87,7 +87,8 @@ def redact_text(text: str, *, emails: bool = True) -> str:
         text = pattern.sub(rf"\1{REDACTED}", text)
     text = _redact_values(text, _KEYED)
     text = _redact_values(text, _OPTION)
-    text = _EMAIL.sub(REDACTED, text) if emails else text
+    if emails and "ssh " not in text:
+        text = _EMAIL.sub(REDACTED, text)
     return REDACTED if _BASE64_LINE.match(text) else text
 
 

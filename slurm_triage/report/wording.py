@@ -6,6 +6,7 @@ Everything returned here may hold log text and is not escaped; each view escapes
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -91,17 +92,17 @@ def is_live(document: Document) -> bool:
 
 
 def where(primary: Mapping[str, Any]) -> str:
-    """``rank 3 on gpu07, step 12`` as far as known."""
-    parts = []
-    if primary["rank"] is not None:
-        parts.append(f"rank {primary['rank']}")
-    elif primary["ranks"]:
-        parts.append(some_ranks(primary["ranks"]))
-    if primary["node"]:
-        parts.append(f"on {primary['node']}")
-    place = " ".join(parts)
+    """``rank 3 on gpu07, step 12`` as far as known and not in the title already."""
+    ranks = [primary["rank"]] if primary["rank"] is not None else primary["ranks"]
+    rank = some_ranks(ranks) if ranks else ""
+    node = f"on {primary['node']}" if primary["node"] else ""
     step = "" if primary["step"] is None else f"step {primary['step']}"
-    return ", ".join(part for part in (place, step) if part)
+    rank, node, step = (part if _is_news(part, primary["title"]) else "" for part in (rank, node, step))
+    return ", ".join(part for part in (f"{rank} {node}".strip(), step) if part)
+
+
+def _is_news(part: str, title: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", title, re.IGNORECASE) is None
 
 
 def cause_clause(document: Document) -> str:
@@ -120,18 +121,19 @@ def cause_clause(document: Document) -> str:
 
 
 def cost_clause(document: Document) -> str:
-    """What the failure cost: GPU-hours and steps."""
+    """What the failure cost: GPU-hours and steps. Of a running job nothing is lost yet."""
     cost, progress = document["cost"], document["progress"]
     hours, lost, steps = cost["gpu_hours"], cost["gpu_hours_lost"], progress["lost_steps"]
-    parts = []
-    if hours is not None and lost:
-        parts.append(f"{number(lost)} of {number(hours)} GPU-hours lost")
-    elif hours is not None:
-        parts.append(plural(hours, "GPU-hour") + (" used" if lost is None else ", none lost"))
-    if steps:
-        time = "" if progress["lost_s"] is None else f" ({human(progress['lost_s'])})"
-        parts.append(plural(steps, "step") + f"{time} lost")
-    return ", ".join(parts)
+    time = "" if progress["lost_s"] is None else f" ({human(progress['lost_s'])})"
+    if document["status"] == "running":
+        spent = "" if hours is None else f"{plural(hours, 'GPU-hour')} used"
+        saved = f"{plural(steps, 'step')}{time} not saved yet" if steps else ""
+        return ", ".join(part for part in (spent, saved) if part)
+    if lost or steps:
+        gone = [f"{number(lost)} of {plural(hours, 'GPU-hour')}"] if lost and hours is not None else []
+        gone += [plural(steps, "step") + time] if steps else []
+        return "lost " + " and ".join(gone) if gone else ""
+    return "" if hours is None else plural(hours, "GPU-hour") + (" used" if lost is None else ", none lost")
 
 
 def action_clause(document: Document) -> str:
@@ -147,10 +149,31 @@ def action_clause(document: Document) -> str:
     if action in {"same-nodes", "other-nodes"}:
         return _RETRY[action]
     if action == "after-fix" and steps:
-        return "fix first: " + cut(plain(steps[0]), 100)
+        return "fix first: " + _clause(steps[0])
     if steps:
-        return cut(plain(steps[0]), 120)
+        return _clause(steps[0])
     return _RETRY[primary["retry"]] if primary else UNKNOWN
+
+
+def _clause(sentence: str) -> str:
+    return cut(plain(sentence), 120).removesuffix(".")
+
+
+def resubmit_sentence(document: Document) -> str:
+    """Whether to run the job again, why, and what changes. Empty for a healthy job."""
+    resubmit = document["resubmit"]
+    if is_healthy(document) or not (resubmit["why"] or resubmit["command"]):
+        return ""
+    action, exclude = resubmit["action"], resubmit["exclude"]
+    heads = {
+        "none": "Do not run it again",
+        "same-nodes": "Run it again on the same nodes",
+        "other-nodes": f"Run it again without {some_nodes(exclude)}" if exclude else "Run it again on other nodes",
+        "after-fix": "Run it again after the fix",
+    }
+    why = f": {resubmit['why'].removesuffix('.')}." if resubmit["why"] else "."
+    changes = f" Changed: {', '.join(resubmit['changes'])}." if resubmit["changes"] else ""
+    return heads[action] + why + changes
 
 
 def retry_clause(retry: str) -> str:
@@ -230,6 +253,13 @@ def attempt_lines(document: Document) -> list[str]:
     return [_attempt(attempt) for attempt in document["attempts"]]
 
 
+def all_notes(document: Document) -> list[str]:
+    """Notes of the diagnosis, then of the reading, each once."""
+    log = document["log"]
+    problem = [log["problem"]] if log["problem"] else []
+    return list(dict.fromkeys([*document["notes"], *problem, *log["notes"]]))
+
+
 def _attempt(attempt: Mapping[str, Any]) -> str:
     first, last = attempt["first_step"], attempt["last_step"]
     steps = "" if last is None else f", steps {text(first)} to {last}"
@@ -247,8 +277,8 @@ def dashboards_sentence(document: Document) -> str:
     where_at = f"{head}, Prometheus " + (f"on port {port}." if port is not None else "port unknown.")
     if data["live"]:
         return (
-            f"{where_at} The job is live: open the tunnel, then http://localhost:8265 (Ray), "
-            f"http://localhost:6006 (TensorBoard) and http://localhost:{9190 if port is None else port} (Prometheus)."
+            f"{where_at} The job is live: open the tunnel, then `http://localhost:8265` (Ray), `http://localhost:6006` "
+            f"(TensorBoard) and `http://localhost:{9190 if port is None else port}` (Prometheus)."
         )
     kept = f" Metrics were kept: `utils/prometheus.sh view {data['tsdb_path']}`." if data["tsdb_path"] else ""
     return f"{where_at} The job has ended, and the live dashboards with it.{kept}"

@@ -20,6 +20,9 @@ _NEWLINE = ord("\n")
 #: Repeats of more than this many count as unbounded.
 _LARGE = 64
 
+#: Bounded repeats up to this many are cheap.
+_SMALL = 16
+
 #: hyperscan looks for literals first; patterns without one of this many bytes slow down the scan for every rule.
 MIN_LITERAL_BYTES = 3
 
@@ -89,6 +92,8 @@ def pattern_problems(pattern: str) -> list[str]:
         problems.append("a character class holds a non-ASCII character, but patterns match bytes; write a group (a|b)")
     if len(tree) and _ends_open(tree):
         problems.append("ends in a repeat, so every further character is reported again; drop the repeat")
+    if sum(_is_bounded_wide(op, arg) for op, arg in _walk(tree)) > 1:
+        problems.append(r"two bounded repeats make a large automaton; write [^\n]*, a match never leaves its line")
     if _literal_bytes(tree) < MIN_LITERAL_BYTES:
         problems.append(f"has no literal of {MIN_LITERAL_BYTES} bytes that every match contains; it slows every scan")
     return problems
@@ -176,6 +181,11 @@ def _has_separator(tree: Any) -> bool:
     return False
 
 
+def _is_bounded_wide(op: Any, arg: Any) -> bool:
+    """``.{0,80}``: hyperscan counts the characters; two of them took 0.2 s to compile, other patterns 1 ms."""
+    return op in _REPEATS and arg[1] is not sre.MAXREPEAT and arg[1] > _SMALL and _is_wide(arg[2])
+
+
 def _degree(tree: Any) -> int:
     """Power of the line's length that matching may take: unbounded repeats that can follow each other in one match.
 
@@ -201,7 +211,7 @@ def _ends_open(tree: Any) -> bool:
     """Can a match be prolonged by a character that the last element repeats?"""
     op, arg = tree[-1]
     if op in _REPEATS:
-        return bool(arg[1] is sre.MAXREPEAT or arg[1] > 1)
+        return bool(arg[1] is sre.MAXREPEAT or arg[1] - arg[0] > 1)
     if op is sre.SUBPATTERN:
         return len(arg[3]) > 0 and _ends_open(arg[3])
     if op is sre.BRANCH:

@@ -7,8 +7,10 @@ import string
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import jinja2
+
 from slurm_triage.errors import RuleError
-from slurm_triage.model.rule import FACT, HARMLESS, Rule, RuleSet, StepDialect
+from slurm_triage.model.rule import FACT, HARMLESS, FailureClass, Rule, RuleSet, StepDialect
 from slurm_triage.rules.expressions import group_names, literal_prefix_bytes, pattern_problems, python_problem
 from slurm_triage.rules.load import PACKS_DIR, Merged, PackBytes, merge, overlay_dirs, read_dir
 from slurm_triage.rules.match_text import explain_text
@@ -64,6 +66,9 @@ def lint(paths: Sequence[Path] = ()) -> list[Problem]:
     for dialect in merged.dialects.values():
         if merged.place("dialect", dialect.id)[0] in wanted:
             problems += _at(merged, "dialect", dialect.id, dialect_problems(dialect))
+    for cls in merged.classes.values():
+        if merged.place("class", cls.id)[0] in wanted:
+            problems += _at(merged, "class", cls.id, _class_problems(cls))
     ruleset, matcher = _sound(merged)
     for rule in merged.rules.values():
         if merged.place("rule", rule.id)[0] in wanted:
@@ -115,6 +120,9 @@ def _rule_problems(rule: Rule, merged: Merged) -> Iterator[str]:
         yield "names itself in requires, absent or subsumes"
     for pattern in rule.patterns:
         yield from (f"pattern '{pattern}': {message}" for message in _pattern_messages(pattern, rule.caseless))
+        for dialect in merged.dialects.values():
+            if dialect.literal in pattern:
+                yield f"pattern '{pattern}': stops at every step of {dialect.id}; match the rare part, verify the rest"
     for key, expressions in (("verify", rule.verify), ("unless", rule.unless), ("extract", rule.extract)):
         for expression in expressions:
             message = python_problem(expression)
@@ -145,6 +153,15 @@ def _placeholder_messages(text: str, produced: Collection[str]) -> Iterator[str]
     for name in names:
         if name not in produced:
             yield f"no extract expression produces {{{name}}}"
+
+
+def _class_problems(cls: FailureClass) -> Iterator[str]:
+    environment = jinja2.Environment()
+    for step in cls.next_steps:
+        try:
+            environment.parse(step)
+        except jinja2.TemplateSyntaxError as error:
+            yield f"next_steps '{step}': {error.message}"
 
 
 def dialect_problems(dialect: StepDialect) -> Iterator[str]:
@@ -204,21 +221,20 @@ def sample_problems(rule: Rule, ruleset: RuleSet, matcher: Matcher) -> Iterator[
 
 
 def ordered(rule: Rule, other: Rule) -> bool:
-    """May ``other`` match a line that shows ``rule``? Yes if both mean the same class, if one is a fact, if it is
-    declared which of them wins, or if their conditions exclude each other."""
+    """May ``other`` match a line that shows ``rule``?
+
+    Yes if both mean the same class or one is a fact. Else the reader of a line keeps the matches of the highest
+    priority and drops the rest unseen, whatever their conditions; among equals, conditions that exclude each other or
+    ``subsumes`` may decide later, but nothing decides between harmless and failure.
+    """
     if rule.cls == other.cls or FACT in (rule.cls, other.cls):
         return True
-    if _exclusive(rule, other) or _exclusive(other, rule):
-        return True
-    if other.cls == HARMLESS and _is_conditional(other):
-        return True
-    if HARMLESS not in (rule.cls, other.cls) and (other.id in rule.subsumes or rule.id in other.subsumes):
-        return True
-    return rule.priority > other.priority
-
-
-def _is_conditional(rule: Rule) -> bool:
-    return bool(rule.requires or rule.absent or rule.before_step is not None or rule.after_step is not None)
+    if rule.priority != other.priority:
+        return rule.priority > other.priority
+    if HARMLESS in (rule.cls, other.cls):
+        return False
+    declared = other.id in rule.subsumes or rule.id in other.subsumes
+    return declared or _exclusive(rule, other) or _exclusive(other, rule)
 
 
 def _exclusive(one: Rule, two: Rule) -> bool:

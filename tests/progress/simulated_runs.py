@@ -32,8 +32,14 @@ def healthy(rng: random.Random) -> SimulatedRun:
     steps = rng.choice([5, 12, 15, 20, 25, 26, 30, 40, 60, 100, 150, 300, 600, 1000, 3000])
     base = 10 ** rng.uniform(-1, 1.5)
     kind = rng.choice(["gaussian", "student", "slowest-rank"])
-    width = rng.choice([0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15])
+    width = rng.choice([0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.4])
     seconds = [base * _noise(rng, kind, width) for _ in range(steps)]
+    if rng.random() < 0.3:
+        # What one step suffers the next suffers too: neighbours on the network, a warm file cache.
+        memory, lasting, factor = rng.uniform(0.5, 0.9), rng.uniform(0.002, 0.03), 0.0
+        for i in range(steps):
+            factor = memory * factor + rng.gauss(0, lasting * math.sqrt(1 - memory * memory))
+            seconds[i] *= math.exp(factor)
     config = {"steps": str(steps), "enable_checkpointing": "False"}
 
     if rng.random() < 0.5:

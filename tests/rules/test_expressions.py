@@ -15,9 +15,12 @@ GOOD_PATTERNS = [
     "(Preflight|Docker pull) (TIMEOUT|FAILED)",
     r"\bKilled\b",
     "error.{0,80}timeout",
+    r"error.{0,80}timeout[^\n]*after .{0,8}s",
     r"srun: error: [\w,-]+: tasks?",
     r"exit — failed",
     r"(?:abc|abd)ef",
+    "gfx[0-9a-f]{3}",
+    "unhealthy tasks?",
 ]
 
 BAD_PATTERNS = [
@@ -39,6 +42,7 @@ BAD_PATTERNS = [
     ("error.*", "ends in a repeat"),
     ("error( code [0-9]{1,4})", "ends in a repeat"),
     ("error(s?|: x+)", "ends in a repeat"),
+    (r"error.{1,60} at [^\n]{0,90}line", "two bounded repeats"),
     ("[a-z]: [0-9]", "has no literal"),
     ("(ab|abcdef)[0-9]", "has no literal"),
     ("(abcdef)?[0-9]", "has no literal"),

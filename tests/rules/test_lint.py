@@ -112,7 +112,9 @@ ORDERS = [
     (crossing(one_cls="harmless", one="priority = 1"), None),
     (crossing(one_cls="harmless", one='subsumes = ["two"]'), "give this rule a priority above 0"),
     (crossing(two_cls="harmless"), "is also matched by two (harmless)"),
-    (crossing(two_cls="harmless", two='requires = ["one"]'), None),
+    (crossing(two_cls="harmless", two='requires = ["one"]'), "is also matched by two (harmless)"),
+    (crossing(one="before_step = 0", two="after_step = 0\npriority = 1"), "which wins by its priority 1"),
+    (crossing(one='subsumes = ["two"]', two="priority = 1"), "which wins by its priority 1"),
     (crossing(one="priority = 1", two_cls="harmless"), None),
 ]
 
@@ -188,6 +190,19 @@ samples.reject = ['step 1 2']
         "3:x: pattern must begin with 4 plain characters or more: it is searched in whole logs",
         "3:x: pattern: unknown group 'pace'",
     ]
+
+
+def test_next_steps_are_templates(only_packs) -> None:
+    only_packs(base=BASE.replace('["Look."]', '["Look at {{ report.job.job_id }}.", "Then {{ oops"]'))
+    assert messages()[0].startswith("2:disk-broken: next_steps 'Then {{ oops': unexpected end of template")
+
+
+def test_a_rule_must_not_stop_at_every_step_line(only_packs) -> None:
+    dialect = (
+        "[[dialect]]\nid = 'steps'\nliteral = 'step done: '\npattern = 'step done: (?P<step>\\d+)'\nunit = 'x/s'\n"
+    )
+    only_packs(base=rule_text("nan", pattern="step done: [0-9]+, loss nan", match="step done: 3, loss nan"), d=dialect)
+    assert messages()[0].startswith("3:nan: pattern 'step done: [0-9]+, loss nan': stops at every step of steps")
 
 
 def test_a_path_that_is_not_there(only_packs, tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""Replays logs with two sets of rules and says where the verdicts differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slurm_triage.errors import NotFoundError
+from slurm_triage.locate import is_outputs_tree, locate, locate_all
+from slurm_triage.model.files import JobFiles
+from slurm_triage.model.job import NO_JOB
+from slurm_triage.model.report import Report
+from slurm_triage.pipeline import Engine, triage
+
+#: Fixes the clock of both runs: a difference must come from the rules.
+_NOW = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a reader sees first, and the rules it rests on. ``cls`` is None for a healthy job."""
+
+    status: str
+    cls: str | None
+    title: str | None
+    rules: frozenset[str] = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.status}, {self.cls}" if self.cls else self.status
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One log judged twice. ``problem`` says why it could not be read; then there are no verdicts."""
+
+    target: str
+    before: Verdict | None
+    after: Verdict | None
+    problem: str | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Does status, class or title of the verdict differ? Further findings that come or go do not count."""
+        old, new = self.before, self.after
+        if old is None or new is None:
+            return False
+        return (old.status, old.cls, old.title) != (new.status, new.cls, new.title)
+
+    @property
+    def gained(self) -> frozenset[str]:
+        """Rules that match only afterwards."""
+        return self.after.rules - self.before.rules if self.after and self.before else frozenset()
+
+    @property
+    def lost(self) -> frozenset[str]:
+        return self.before.rules - self.after.rules if self.after and self.before else frozenset()
+
+
+def compare(paths: Iterable[Path], before: Engine, after: Engine) -> Iterator[Comparison]:
+    """Judges every job below ``paths`` (logs, job directories, outputs trees) with both engines."""
+    for path in paths:
+        try:
+            jobs = list(locate_all(path)) if is_outputs_tree(path) else [locate(str(path))]
+        except NotFoundError as error:
+            yield Comparison(str(path), None, None, str(error))
+            continue
+        for files in jobs:
+            target = _name(files, path)
+            try:
+                yield Comparison(target, _verdict(files, before), _verdict(files, after))
+            except NotFoundError as error:
+                yield Comparison(target, None, None, str(error))
+
+
+def _name(files: JobFiles, path: Path) -> str:
+    return files.primary.path if files.primary is not None else files.job_dir or str(path)
+
+
+def _verdict(files: JobFiles, engine: Engine) -> Verdict:
+    return verdict_of(triage(NO_JOB, files, engine, now=_NOW))
+
+
+def verdict_of(report: Report) -> Verdict:
+    primary = report.diagnosis.primary
+    rules = {match.rule for attempt in report.facts.attempts for match in attempt.matches}
+    return Verdict(
+        status=report.diagnosis.status,
+        cls=primary.cls if primary is not None else None,
+        title=primary.title if primary is not None else None,
+        rules=frozenset(rules),
+    )

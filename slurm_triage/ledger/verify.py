@@ -1,0 +1,196 @@
+"""Is every byte of a ledger what was written, and is every acknowledged record still there?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from slurm_triage.errors import LedgerError
+from slurm_triage.ledger import index
+from slurm_triage.ledger.fence import read_mark
+from slurm_triage.ledger.frame import Damage, Frame, frames
+from slurm_triage.ledger.segment import QUARANTINE, Segment, read_line, seal_path, segments
+from slurm_triage.ledger.rollup import rollups
+
+#: Findings after which something may be gone that was once acknowledged. The others are told, but are no loss.
+LOSSES = frozenset({"damaged", "gap", "cut", "seal-damaged", "seal-mismatch"})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """kind: damaged (bytes that are no line), gap (sequence numbers that nobody holds), cut (the ledger ends before
+    what was acknowledged), seal-damaged, seal-mismatch (content differs from the seal); torn (an unfinished line, never
+    acknowledged), in-flight (a line being written now), late (bytes of a replaced writer), repeated (numbers used
+    twice, by a writer that failed or was replaced), unsealed.
+
+    ``lost`` is the number of records that are gone. ``known``: repair has put the bytes into quarantine and noted the
+    loss."""
+
+    kind: str
+    file: str
+    offset: int
+    size_bytes: int
+    lost: int
+    known: bool
+    detail: str
+
+    @property
+    def is_loss(self) -> bool:
+        return self.kind in LOSSES and (self.lost > 0 or self.kind != "gap")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result for one writer's directory. ``lines`` counts records, superseded ones too."""
+
+    writer: str
+    segment_count: int
+    size_bytes: int
+    lines: int
+    indexed: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def new_losses(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.is_loss and not f.known)
+
+    @property
+    def lost(self) -> int:
+        """Records that were acknowledged and are gone, known or not."""
+        return sum(f.lost for f in self.findings)
+
+
+def verify(directory: Path) -> Verdict:
+    """Reads everything. Safe while a writer is at work. Raises LedgerError."""
+    try:
+        return _Check(directory).run()
+    except OSError as error:
+        raise LedgerError(f"cannot read {directory} ({error.strerror}); check its mode and the disk") from error
+
+
+def lost_note(directory: Path, first: int, last: int) -> Path:
+    """Where repair notes that records with these numbers are gone."""
+    return directory / QUARANTINE / f"lost-{first}-{last}.note"
+
+
+class _Check:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        # The mark before the segments: what it promises must be there when they are read afterwards.
+        self.mark = read_mark(directory)
+        self.parts = segments(directory)
+        self.findings: list[Finding] = []
+        self.lines = 0
+        self.last_seq = max((r.last_seq for r in rollups(directory)), default=0)
+
+    def run(self) -> Verdict:
+        for segment in self.parts:
+            self._segment(segment)
+        if self.mark is not None and self.mark[2] > self.last_seq:
+            first, last = self.last_seq + 1, self.mark[2]
+            detail = f"numbers {first} to {last} were acknowledged and are gone: the end of {self.mark[0]} was cut off"
+            self._add("cut", self.mark[0], self.mark[1], 0, last - first + 1, self._noted(first, last), detail)
+        return Verdict(
+            writer=self.directory.name,
+            segment_count=len(self.parts),
+            size_bytes=sum(s.size_bytes for s in self.parts),
+            lines=self.lines,
+            indexed=sum(index.read_head(s) is not None for s in self.parts),
+            findings=tuple(self.findings),
+        )
+
+    def _segment(self, segment: Segment) -> None:
+        data = segment.path.read_bytes()
+        whole, data = data, data[: segment.limit]
+        newest = segment is self.parts[-1]
+        if segment.seal_damaged:
+            path = seal_path(segment.path)
+            self._add("seal-damaged", path.name, 0, path.stat().st_size, 0, False, "the seal is no valid line")
+        elif segment.seal is None:
+            if not newest:
+                self._add("unsealed", segment.name, 0, 0, 0, False, "sealed when the next writer starts")
+        else:
+            self._against_seal(segment, data)
+            if len(whole) > len(data):
+                detail = "bytes behind the seal, written by a writer that had been replaced, never acknowledged"
+                self._add("late", segment.name, len(data), len(whole) - len(data), 0, False, detail)
+        self._lines(segment, data, newest)
+
+    def _against_seal(self, segment: Segment, data: bytes) -> None:
+        seal = segment.seal
+        if seal is None or seal.sha256 is None or hashlib.sha256(data).hexdigest() == seal.sha256:
+            return
+        detail = f"content differs from its seal of {seal.size_bytes} bytes"
+        self._add("seal-mismatch", segment.name, 0, len(data), 0, False, detail)
+
+    def _lines(self, segment: Segment, data: bytes, newest: bool) -> None:
+        for item in frames(data):
+            if isinstance(item, Frame):
+                self._number(segment, item)
+                self.lines += item.kind == b"rec"
+                continue
+            size = item.end - item.start
+            if item.torn and self._unacknowledged(segment, item):
+                kind, detail = (
+                    ("in-flight", "a line that is being written")
+                    if newest and segment.seal is None
+                    else (
+                        "torn",
+                        "an unfinished line, never acknowledged",
+                    )
+                )
+                self._add(kind, segment.name, item.start, size, 0, False, detail)
+            else:
+                known = self._quarantined(segment, item, data)
+                self._add("damaged", segment.name, item.start, size, 0, known, "bytes that are no valid line")
+        if segment.seal is not None and segment.seal.last_seq > self.last_seq:
+            self._gap(segment, len(data), segment.seal.last_seq + 1)
+
+    def _unacknowledged(self, segment: Segment, damage: Damage) -> bool:
+        if segment.seal is not None and segment.seal.torn_from is not None:
+            return damage.start >= segment.seal.torn_from
+        if segment.seal is not None:
+            return False
+        return self.mark is None or self.mark[0] != segment.name or damage.start >= self.mark[1]
+
+    def _number(self, segment: Segment, frame: Frame) -> None:
+        if frame.seq > self.last_seq + 1:
+            self._gap(segment, frame.start, frame.seq)
+        elif frame.seq <= self.last_seq:
+            if not any(f.kind == "repeated" and f.file == segment.name for f in self.findings):
+                detail = "numbers that an earlier line holds too (a writer that failed or was replaced)"
+                self._add("repeated", segment.name, frame.start, 0, 0, False, detail)
+        self.last_seq = max(self.last_seq, frame.seq)
+
+    def _gap(self, segment: Segment, offset: int, next_seq: int) -> None:
+        first, last = self.last_seq + 1, next_seq - 1
+        detail = f"numbers {first} to {last} are missing"
+        self._add("gap", segment.name, offset, 0, last - first + 1, self._noted(first, last), detail)
+        self.last_seq = last
+
+    def _add(self, kind: str, file: str, offset: int, size: int, lost: int, known: bool, detail: str) -> None:
+        self.findings.append(Finding(kind, file, offset, size, lost, known, detail))
+
+    def _noted(self, first: int, last: int) -> bool:
+        return lost_note(self.directory, first, last).exists()
+
+    def _quarantined(self, segment: Segment, damage: Damage, data: bytes) -> bool:
+        note = self.directory / QUARANTINE / f"{segment.name}@{damage.start}.note"
+        if not note.exists():
+            return False
+        frame = read_line(note.read_bytes(), b"note")
+        digest = hashlib.sha256(data[damage.start : damage.end]).hexdigest()
+        return frame is not None and orjson.loads(frame.payload)["sha256"] == digest
+
+
+def verify_all(roots: tuple[Path, ...]) -> Iterator[Verdict]:
+    """Every writer of every ledger."""
+    from slurm_triage.ledger.segment import writer_dirs
+
+    for root in roots:
+        for directory in writer_dirs(root):
+            yield verify(directory)
