@@ -22,7 +22,7 @@ from slurm_triage.origin import attempt_number, dashboards_of, launcher_of
 from slurm_triage.progress.cost import cost
 from slurm_triage.progress.project import project
 from slurm_triage.progress.throughput import throughput
-from slurm_triage.report.next_steps import with_next_steps
+from slurm_triage.report.fill_next_steps import with_next_steps
 from slurm_triage.rules.load import load_rules
 from slurm_triage.rules.matcher import Matcher
 

@@ -192,6 +192,10 @@ def _first(findings: Iterable[Finding]) -> Finding | None:
 def _promoted(findings: Sequence[Finding]) -> Finding | None:
     """Only messengers are left: the cause itself printed nothing. Without a name for it, the first rank that lost its
     peer is where to look; the rank that said nothing at all is the suspect."""
+    # Losing the coordinator is a failure with a name; losing any other peer only says that somebody is gone.
+    lost = _first(f for f in findings if f.role == "consequence" and f.cls in {"coordination-fail", "heartbeat-timeout"})
+    if lost is not None:
+        return replace(lost, role="root", why="only its consequences are in the log")
     first = _first(f for f in findings if f.role == "consequence")
     if first is None:
         return None

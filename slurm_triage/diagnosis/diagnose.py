@@ -122,7 +122,7 @@ def _cause(
         return None, tuple(found)
     if stall is not None and not end.claims_success:
         extra.append(_hang(stall, evidence.progress))
-    extra.extend(_stop_findings(end, asked_to_stop))
+    extra.extend(_stop_findings(end, asked_to_stop, bool(evidence.of_kind("teardown"))))
     result = choose([*found, *extra])
     cause = result.primary
     soft = special.soft_success(evidence.attempt, evidence.progress, end, cause)
@@ -182,7 +182,7 @@ def _hang(stall: Stall, progress: Progress) -> Finding:
     return Finding("hang", "root", "stall", title, step=progress.last_step, why="no step completed and no error came before it")
 
 
-def _stop_findings(end: End, asked_to_stop: bool) -> list[Finding]:
+def _stop_findings(end: End, asked_to_stop: bool, step_stopped: bool) -> list[Finding]:
     titles = {
         "cancelled": "the job was cancelled",
         "time-limit": "Slurm stopped the job at its time limit",
@@ -193,6 +193,8 @@ def _stop_findings(end: End, asked_to_stop: bool) -> list[Finding]:
         return [Finding(end.stop, "root", "job-end", titles[end.stop])]
     if not end.ended and asked_to_stop:
         return [Finding("cancelled", "root", "job-end", "the processes were asked to stop (SIGTERM)")]
+    if not end.ended and step_stopped:
+        return [Finding("cancelled", "root", "job-end", "srun was told to stop the step")]
     return []
 
 

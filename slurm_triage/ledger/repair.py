@@ -87,7 +87,7 @@ def _of(finding: Finding, parts: dict[str, Segment]) -> Segment:
 
 
 def _note_loss(files: Files, directory: Path, finding: Finding, mode: int, now: float) -> None:
-    first, last = (int(word) for word in finding.detail.split() if word.isdecimal())
+    first, last = finding.first_seq, finding.first_seq + finding.lost - 1
     path = lost_note(directory, first, last)
     if not path.parent.exists():
         files.make_dir(path.parent, directory.stat().st_mode & 0o7777)

@@ -117,6 +117,7 @@ def retire(directory: Path, before: float, files: Files | None = None) -> list[s
     removed: list[str] = []
     try:
         parts = segments(directory)
+        _remove_leftovers(layer, directory, {segment.name for segment in parts})
         old = superseded(Snapshot(parts))
         for part, segment in enumerate(parts):
             if segment.seal is None or segment is parts[-1]:
@@ -139,3 +140,12 @@ def retire(directory: Path, before: float, files: Files | None = None) -> list[s
     except OSError as error:
         raise LedgerError(f"cannot retire segments of {directory} ({error.strerror}); nothing is lost") from error
     return removed
+
+
+def _remove_leftovers(files: Files, directory: Path, present: set[str]) -> None:
+    """Seals and indexes of segments that an interrupted call had already removed."""
+    for old in rollups(directory):
+        segment = directory / old.segment
+        for path in (seal_path(segment), index.index_path(segment)):
+            if old.segment not in present and path.exists():
+                files.unlink(path)

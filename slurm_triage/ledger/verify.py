@@ -13,8 +13,8 @@ from slurm_triage.errors import LedgerError
 from slurm_triage.ledger import index
 from slurm_triage.ledger.fence import read_mark
 from slurm_triage.ledger.frame import Damage, Frame, frames
-from slurm_triage.ledger.segment import QUARANTINE, Segment, read_line, seal_path, segments
 from slurm_triage.ledger.rollup import rollups
+from slurm_triage.ledger.segment import QUARANTINE, Segment, read_line, seal_path, segments, writer_dirs
 
 #: Findings after which something may be gone that was once acknowledged. The others are told, but are no loss.
 LOSSES = frozenset({"damaged", "gap", "cut", "seal-damaged", "seal-mismatch"})
@@ -27,7 +27,7 @@ class Finding:
     acknowledged), in-flight (a line being written now), late (bytes of a replaced writer), repeated (numbers used
     twice, by a writer that failed or was replaced), unsealed.
 
-    ``lost`` is the number of records that are gone. ``known``: repair has put the bytes into quarantine and noted the
+    ``lost`` is the number of records that are gone, ``first_seq`` the number of the first of them. ``known``: repair has put the bytes into quarantine and noted the
     loss."""
 
     kind: str
@@ -37,10 +37,11 @@ class Finding:
     lost: int
     known: bool
     detail: str
+    first_seq: int = 0
 
     @property
     def is_loss(self) -> bool:
-        return self.kind in LOSSES and (self.lost > 0 or self.kind != "gap")
+        return self.kind in LOSSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,9 @@ class _Check:
         self.parts = segments(directory)
         self.findings: list[Finding] = []
         self.lines = 0
-        self.last_seq = max((r.last_seq for r in rollups(directory)), default=0)
+        present = {segment.name for segment in self.parts}
+        self.last_seq = max((r.last_seq for r in rollups(directory) if r.segment not in present), default=0)
+        self.repeated: set[str] = set()
 
     def run(self) -> Verdict:
         for segment in self.parts:
@@ -93,7 +96,7 @@ class _Check:
         if self.mark is not None and self.mark[2] > self.last_seq:
             first, last = self.last_seq + 1, self.mark[2]
             detail = f"numbers {first} to {last} were acknowledged and are gone: the end of {self.mark[0]} was cut off"
-            self._add("cut", self.mark[0], self.mark[1], 0, last - first + 1, self._noted(first, last), detail)
+            self._lost("cut", self.mark[0], self.mark[1], first, last, detail)
         return Verdict(
             writer=self.directory.name,
             segment_count=len(self.parts),
@@ -109,15 +112,15 @@ class _Check:
         newest = segment is self.parts[-1]
         if segment.seal_damaged:
             path = seal_path(segment.path)
-            self._add("seal-damaged", path.name, 0, path.stat().st_size, 0, False, "the seal is no valid line")
+            self._add("seal-damaged", path.name, 0, path.stat().st_size, False, "the seal is no valid line")
         elif segment.seal is None:
             if not newest:
-                self._add("unsealed", segment.name, 0, 0, 0, False, "sealed when the next writer starts")
+                self._add("unsealed", segment.name, 0, 0, False, "sealed when the next writer starts")
         else:
             self._against_seal(segment, data)
             if len(whole) > len(data):
                 detail = "bytes behind the seal, written by a writer that had been replaced, never acknowledged"
-                self._add("late", segment.name, len(data), len(whole) - len(data), 0, False, detail)
+                self._add("late", segment.name, len(data), len(whole) - len(data), False, detail)
         self._lines(segment, data, newest)
 
     def _against_seal(self, segment: Segment, data: bytes) -> None:
@@ -125,7 +128,7 @@ class _Check:
         if seal is None or seal.sha256 is None or hashlib.sha256(data).hexdigest() == seal.sha256:
             return
         detail = f"content differs from its seal of {seal.size_bytes} bytes"
-        self._add("seal-mismatch", segment.name, 0, len(data), 0, False, detail)
+        self._add("seal-mismatch", segment.name, 0, len(data), False, detail)
 
     def _lines(self, segment: Segment, data: bytes, newest: bool) -> None:
         for item in frames(data):
@@ -143,10 +146,10 @@ class _Check:
                         "an unfinished line, never acknowledged",
                     )
                 )
-                self._add(kind, segment.name, item.start, size, 0, False, detail)
+                self._add(kind, segment.name, item.start, size, False, detail)
             else:
                 known = self._quarantined(segment, item, data)
-                self._add("damaged", segment.name, item.start, size, 0, known, "bytes that are no valid line")
+                self._add("damaged", segment.name, item.start, size, known, "bytes that are no valid line")
         if segment.seal is not None and segment.seal.last_seq > self.last_seq:
             self._gap(segment, len(data), segment.seal.last_seq + 1)
 
@@ -160,23 +163,23 @@ class _Check:
     def _number(self, segment: Segment, frame: Frame) -> None:
         if frame.seq > self.last_seq + 1:
             self._gap(segment, frame.start, frame.seq)
-        elif frame.seq <= self.last_seq:
-            if not any(f.kind == "repeated" and f.file == segment.name for f in self.findings):
-                detail = "numbers that an earlier line holds too (a writer that failed or was replaced)"
-                self._add("repeated", segment.name, frame.start, 0, 0, False, detail)
+        elif frame.seq <= self.last_seq and segment.name not in self.repeated:
+            self.repeated.add(segment.name)
+            detail = "numbers that an earlier line holds too (a writer that failed or was replaced)"
+            self._add("repeated", segment.name, frame.start, 0, False, detail)
         self.last_seq = max(self.last_seq, frame.seq)
 
     def _gap(self, segment: Segment, offset: int, next_seq: int) -> None:
         first, last = self.last_seq + 1, next_seq - 1
-        detail = f"numbers {first} to {last} are missing"
-        self._add("gap", segment.name, offset, 0, last - first + 1, self._noted(first, last), detail)
+        self._lost("gap", segment.name, offset, first, last, f"numbers {first} to {last} are missing")
         self.last_seq = last
 
-    def _add(self, kind: str, file: str, offset: int, size: int, lost: int, known: bool, detail: str) -> None:
-        self.findings.append(Finding(kind, file, offset, size, lost, known, detail))
+    def _lost(self, kind: str, file: str, offset: int, first: int, last: int, detail: str) -> None:
+        known = lost_note(self.directory, first, last).exists()
+        self.findings.append(Finding(kind, file, offset, 0, last - first + 1, known, detail, first))
 
-    def _noted(self, first: int, last: int) -> bool:
-        return lost_note(self.directory, first, last).exists()
+    def _add(self, kind: str, file: str, offset: int, size: int, known: bool, detail: str) -> None:
+        self.findings.append(Finding(kind, file, offset, size, 0, known, detail))
 
     def _quarantined(self, segment: Segment, damage: Damage, data: bytes) -> bool:
         note = self.directory / QUARANTINE / f"{segment.name}@{damage.start}.note"
@@ -189,8 +192,6 @@ class _Check:
 
 def verify_all(roots: tuple[Path, ...]) -> Iterator[Verdict]:
     """Every writer of every ledger."""
-    from slurm_triage.ledger.segment import writer_dirs
-
     for root in roots:
         for directory in writer_dirs(root):
             yield verify(directory)

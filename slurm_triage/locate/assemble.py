@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from slurm_triage.locate.absence import why_no_log
@@ -81,11 +81,9 @@ def job_files(found: Found, job: Job | None) -> JobFiles:
     """The model's record of everything that was found."""
     directory = found.directory
     notes = [*found.notes]
-    ranks = directory.rank_logs() if directory else ()
     ray = directory.ray_logs() if directory else None
     logs = (
-        *_primary(found, bool(ranks)),
-        *(r for r in ranks if found.log is None or r.path != str(found.log)),
+        *_main_logs(found, notes),
         *(worker_logs(ray, notes) if ray else ()),
         *_stderr(found.log, job),
     )
@@ -125,12 +123,16 @@ def job_files(found: Found, job: Job | None) -> JobFiles:
     )
 
 
-def _primary(found: Found, per_rank_logs: bool) -> tuple[LogFile, ...]:
-    if found.log is None:
-        return ()
-    # On k8s every rank has a log of its own, and rank 0's is the job's.
-    k8s = per_rank_logs or (found.job_id or "").startswith("k8s")
-    return (log_file(found.log, "primary", (0,) if k8s else ()),)
+def _main_logs(found: Found, notes: list[str]) -> tuple[LogFile, ...]:
+    """The job's log, then those of single ranks. On k8s every rank has its own, and rank 0's is the job's."""
+    ranks = found.directory.rank_logs() if found.directory else ()
+    if found.log is not None:
+        k8s = bool(ranks) or (found.job_id or "").startswith("k8s")
+        return log_file(found.log, "primary", (0,) if k8s else ()), *(r for r in ranks if r.path != str(found.log))
+    if ranks:
+        notes.append(f"the log of rank 0 is missing: rank {ranks[0].ranks[0]} stands in for it")
+        return replace(ranks[0], role="primary"), *ranks[1:]
+    return ()
 
 
 def _stderr(log: Path | None, job: Job | None) -> tuple[LogFile, ...]:

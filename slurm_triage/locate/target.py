@@ -139,7 +139,7 @@ def _directory_of_part(path: Path) -> Path | None:
 
 def _is_whole_job(path: Path) -> bool:
     directory = _open(path, [])
-    return directory is not None and is_job_dir(directory, path.name)
+    return directory is not None and (is_job_dir(directory, path.name) or directory.has_evidence)
 
 
 def _open(path: Path, notes: list[str]) -> JobDir | None:

@@ -30,17 +30,24 @@ def exits_from(
     records.sort(key=lambda r: r.seq)
     job_cancel_seq = min((c.seq for c in cancellations if c.kind == "JOB"), default=None)
     timed_out = any(f.captures.get("result") == "TIMEOUT" for f in by_kind.get("stage", ()))
+    teardown_seq = min((f.seq for f in by_kind.get("teardown", ())), default=None)
     seen_bad = False
     result: list[ExitRecord] = []
     for record in records:
         stopped = record.signal in STOP_SIGNALS or (
-            record.signal == 9 and (seen_bad or timed_out or job_cancel_seq is not None) and record.origin == "srun"
+            record.signal == 9
+            and record.origin == "srun"
+            and (seen_bad or timed_out or job_cancel_seq is not None or _after(record, teardown_seq))
         )
         victim = record.code != 0 and (stopped or (seen_bad and record.origin == "torchrun" and record.victim))
         first_bad = record.code != 0 and not victim and not seen_bad
         seen_bad = seen_bad or first_bad
         result.append(_marked(record, victim, first_bad))
     return tuple(result)
+
+
+def _after(record: ExitRecord, seq: int | None) -> bool:
+    return seq is not None and record.seq > seq
 
 
 def _marked(record: ExitRecord, victim: bool, first_bad: bool) -> ExitRecord:
