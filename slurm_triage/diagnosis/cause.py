@@ -18,6 +18,8 @@ from slurm_triage.model.facts import AttemptFacts, StepSeries
 _ABORT = "SIGABRT"
 #: Signals that no message from a peer brings about: a survivor exits or aborts, it does not crash.
 _CRASHES = ("SIGSEGV", "SIGKILL", "SIGBUS", "SIGILL", "SIGFPE")
+#: ``Finding.rule`` of a silent stall, which no line shows.
+STALL_RULE = "stall"
 #: The step line of step N is printed when N+1 is on its way, and some loops print two late.
 PRINT_LAG_STEPS = 2
 #: Lines of a traceback are quoted at most this long when compared with other findings' text.
@@ -161,6 +163,8 @@ def choose(findings: Sequence[Finding]) -> Cause:
     roots = [f for f in findings if f.role == "root"]
     primary = (
         _hard(roots)
+        # A stall found beyond what the detectors' own timeouts explain began before any of them spoke.
+        or _first(f for f in roots if f.rule == STALL_RULE)
         or _first(f for f in roots if f.cls in SYMPTOMS)
         or _first(f for f in roots if f.cls in STOPS)
         or _first(f for f in roots if f.cls in OUTCOMES)

@@ -48,6 +48,8 @@ class End:
     reached_last_step: bool | None
     stop: StopCause | None
     stop_seq: int | None
+    by_accounting: bool = False
+    """``stop`` (also None) is what accounting's final state says."""
 
 
 def read_end(job: Job, attempt: AttemptFacts, progress: Progress) -> End:
@@ -71,6 +73,7 @@ def read_end(job: Job, attempt: AttemptFacts, progress: Progress) -> End:
         reached_last_step=_reached(progress),
         stop=stop,
         stop_seq=stop_seq,
+        by_accounting=job.is_terminal,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slurm_triage.diagnosis import advice, heartbeat, narrative, ranks, refine, special, status, suspects
-from slurm_triage.diagnosis.cause import assign_roles, choose
+from slurm_triage.diagnosis.cause import STALL_RULE, assign_roles, choose
 from slurm_triage.diagnosis.classes import STOPS, SYMPTOMS
 from slurm_triage.diagnosis.cluster_map import job_nodes, node_of
 from slurm_triage.diagnosis.completion import End, read_end
@@ -123,7 +123,7 @@ def _cause(
     if stall is not None and not end.claims_success:
         extra.append(_hang(stall, evidence.progress))
     extra.extend(_stop_findings(end, asked_to_stop, bool(evidence.of_kind("teardown"))))
-    result = choose([*found, *extra])
+    result = choose([*(_overruled(f, end) for f in found), *extra])
     cause = result.primary
     soft = special.soft_success(evidence.attempt, evidence.progress, end, cause)
     if soft is not None:
@@ -143,6 +143,13 @@ def _cause(
     if slow is not None:
         return cause, (*result.findings, replace(slow, role="context", why=f"{cause.cls} is what ended the job"))
     return cause, result.findings
+
+
+def _overruled(finding: Finding, end: End) -> Finding:
+    """Slurm's lines say CANCELLED for every way of stopping a job; accounting knows which it was."""
+    if finding.cls in STOPS - {"train-timeout"} and end.by_accounting and finding.cls != end.stop:
+        return replace(finding, role="context", why=f"accounting says: {end.stop or 'not stopped from outside'}")
+    return finding
 
 
 def _decisive(cause: Finding | None) -> bool:
@@ -179,7 +186,7 @@ def _hang(stall: Stall, progress: Progress) -> Finding:
     title = f"training stood still for {human(stall.silence_s)} {where}"
     if stall.after:
         title += f" (last activity: {stall.after})"
-    return Finding("hang", "root", "stall", title, step=progress.last_step, why="no step completed and no error came before it")
+    return Finding("hang", "root", STALL_RULE, title, step=progress.last_step, why="no step completed and no error came before it")
 
 
 def _stop_findings(end: End, asked_to_stop: bool, step_stopped: bool) -> list[Finding]:

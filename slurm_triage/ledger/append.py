@@ -64,9 +64,15 @@ class Writer:
         self._mark_fd = fence.open_mark(files, directory, self._mode)
         try:
             self.last_seq, go_on = take_over(files, directory, before, self._mode, clock())
+            # From here on there is a mark to tell what was acknowledged, whatever happens to the power.
+            newest = next(reversed(segments(directory)), None)
+            name, size_bytes = (newest.name, newest.limit) if newest is not None else (fence.NO_SEGMENT, 0)
+            fence.write_mark(files, self._mark_fd, name, size_bytes, self.last_seq)
+            files.datasync(self._mark_fd)
+            files.sync_dir(directory)
             if go_on is not None:
                 fd = files.open(go_on, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
-                self._segment = _Open(go_on, fd, int(before["bytes"]), go_on.name[:6])
+                self._segment = _Open(go_on, fd, size_bytes, go_on.name[:6])
         except BaseException:
             files.close(self._mark_fd)
             raise
@@ -147,9 +153,8 @@ class Writer:
             self._files.datasync(fd)
             self._files.sync_dir(self.directory)
         except BaseException:
-            # Left behind, it would be sealed as an empty segment by the next writer: harmless.
-            with contextlib.suppress(OSError):
-                self._files.close(fd)
+            # Nothing in it was acknowledged: the next attempt seals it as empty and takes another name.
+            self._abandoned = _Open(path, fd, 0, month)
             raise
         self.last_seq += 1
         return _Open(path, fd, len(line), month)

@@ -22,6 +22,8 @@ from slurm_triage.ledger.frame import encode
 from slurm_triage.ledger.segment import FENCE, HIGH_WATER, read_line
 
 _MARK_BYTES = 256
+#: The mark's segment before there is one: it is older than every real one.
+NO_SEGMENT = "000000-000000.jsonl"
 
 
 def claim(files: Files, directory: Path, mode: int, now: float) -> tuple[bytes, int, Mapping[str, Any]]:
@@ -73,7 +75,10 @@ def write_mark(files: Files, fd: int, segment: str, size_bytes: int, seq: int) -
     files.pwrite(fd, line.ljust(_MARK_BYTES), 0)
 
 
-def read_mark(directory: Path) -> tuple[str, int, int] | None:
+Mark = tuple[str, int, int]
+
+
+def read_mark(directory: Path) -> Mark | None:
     """(segment, bytes, sequence) acknowledged at least; None if there is no mark or it is damaged."""
     try:
         data = (directory / HIGH_WATER).read_bytes()
@@ -81,3 +86,14 @@ def read_mark(directory: Path) -> tuple[str, int, int] | None:
         return None
     frame = read_line(data.rstrip(b" "), b"mark")
     return None if frame is None else (frame.key.decode(), int(orjson.loads(frame.payload)["bytes"]), frame.seq)
+
+
+def acknowledged_bytes(mark: Mark | None, segment: str) -> int | float | None:
+    """How many bytes of a segment are known to have been acknowledged: all of one older than the mark's, none of a
+    newer one; None if there is no mark to tell."""
+    if mark is None:
+        return None
+    marked, number = (int(name.partition("-")[2].partition(".")[0]) for name in (mark[0], segment))
+    if number == marked:
+        return mark[1]
+    return float("inf") if number < marked else 0

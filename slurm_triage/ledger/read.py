@@ -26,7 +26,10 @@ class ReadCounts:
     first_damage: str | None = None
 
     def note(self, segment: Segment, damage: Damage) -> None:
-        if damage.torn and (segment.seal is None or segment.seal.torn_from == damage.start):
+        seal = segment.seal
+        if (seal is None and damage.torn) or (
+            seal is not None and seal.torn_from is not None and damage.start >= seal.torn_from
+        ):
             return
         self.damaged += 1
         self.first_damage = self.first_damage or f"{segment.path}, byte {damage.start}"

@@ -70,7 +70,8 @@ def _repair(directory: Path, files: Files, now: float, busy: str | None) -> Repa
         if segment.seal_damaged:
             path = seal_path(segment.path)
             quarantine(files, path, 0, path.read_bytes(), mode)
-        seal_segment(files, segment.path, segment.limit, "repaired", mode, now)
+        torn_from = segment.seal.torn_from if segment.seal is not None else None
+        seal_segment(files, segment.path, segment.limit, "repaired", mode, now, torn_from)
     return Repair(
         writer=directory.name,
         quarantined=len(regions),

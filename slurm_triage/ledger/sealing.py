@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from slurm_triage.ledger.fence import read_mark
+from slurm_triage.ledger.fence import acknowledged_bytes, read_mark
 from slurm_triage.ledger.files import Files, put, write_all
 from slurm_triage.ledger.frame import Damage, Frame, encode, frames
 from slurm_triage.ledger.segment import (
@@ -24,10 +24,13 @@ from slurm_triage.ledger.segment import (
 )
 
 
-def seal_segment(files: Files, path: Path, size_bytes: int, why: str, mode: int, now: float) -> Seal:
+def seal_segment(
+    files: Files, path: Path, size_bytes: int, why: str, mode: int, now: float, torn_from: int | None = None
+) -> Seal:
     """Writes down what ``path[:size_bytes]`` holds. Whatever a late writer adds behind is not part of the ledger.
     Raises OSError; then the segment is simply not sealed yet."""
     try:
+        _make_durable(files, path)
         data = files.read(path)[:size_bytes]
     except OSError as error:
         if error.errno != errno.EIO:
@@ -38,7 +41,12 @@ def seal_segment(files: Files, path: Path, size_bytes: int, why: str, mode: int,
         return seal
     found = list(frames(data))
     seqs = [item.seq for item in found if isinstance(item, Frame)]
-    torn = next((item.start for item in found if isinstance(item, Damage) and item.torn), None)
+    torn = torn_from
+    if torn is None:
+        # After a power cut unacknowledged writes may be missing anywhere behind the mark, not only at the end.
+        sure = acknowledged_bytes(read_mark(path.parent), path.name)
+        damage = (d for d in found if isinstance(d, Damage))
+        torn = next((d.start for d in damage if (d.torn if sure is None else d.start >= sure)), None)
     seal = Seal(
         size_bytes=len(data),
         records=sum(isinstance(item, Frame) and item.kind == b"rec" for item in found),
@@ -53,6 +61,15 @@ def seal_segment(files: Files, path: Path, size_bytes: int, why: str, mode: int,
         quarantine(files, path, torn, data[torn:], mode)
     put(files, seal_path(path), encode_seal(path, seal), mode)
     return seal
+
+
+def _make_durable(files: Files, path: Path) -> None:
+    """A seal must not promise bytes that a dead writer left in memory only."""
+    fd = files.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        files.datasync(fd)
+    finally:
+        files.close(fd)
 
 
 def take_over(

@@ -92,7 +92,7 @@ def _look_at(path: Path, number: int) -> Segment:
 def read_line(data: bytes, kind: bytes) -> Frame | None:
     """The only line of a small file, if it is whole and of that kind."""
     frame = parse_at(data, 0, len(data))
-    return frame if frame is not None and frame.kind == kind and len(data) <= frame.end + 1 else None
+    return frame if frame is not None and frame.kind == kind and data[frame.end :] == b"\n" else None
 
 
 def read_seal(path: Path) -> tuple[Seal | None, bool]:

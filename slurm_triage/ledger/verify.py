@@ -11,10 +11,19 @@ import orjson
 
 from slurm_triage.errors import LedgerError
 from slurm_triage.ledger import index
-from slurm_triage.ledger.fence import read_mark
+from slurm_triage.ledger.fence import acknowledged_bytes, read_mark
 from slurm_triage.ledger.frame import Damage, Frame, frames
 from slurm_triage.ledger.rollup import rollups
-from slurm_triage.ledger.segment import QUARANTINE, Segment, read_line, seal_path, segments, writer_dirs
+from slurm_triage.ledger.segment import (
+    FENCE,
+    HIGH_WATER,
+    QUARANTINE,
+    Segment,
+    read_line,
+    seal_path,
+    segments,
+    writer_dirs,
+)
 
 #: Findings after which something may be gone that was once acknowledged. The others are told, but are no loss.
 LOSSES = frozenset({"damaged", "gap", "cut", "seal-damaged", "seal-mismatch"})
@@ -22,13 +31,14 @@ LOSSES = frozenset({"damaged", "gap", "cut", "seal-damaged", "seal-mismatch"})
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """kind: damaged (bytes that are no line), gap (sequence numbers that nobody holds), cut (the ledger ends before
-    what was acknowledged), seal-damaged, seal-mismatch (content differs from the seal); torn (an unfinished line, never
-    acknowledged), in-flight (a line being written now), late (bytes of a replaced writer), repeated (numbers used
-    twice, by a writer that failed or was replaced), unsealed.
+    """Kinds. Losses: damaged (bytes that are no line), gap (sequence numbers that nobody holds), cut (the ledger ends
+    before what was acknowledged), seal-damaged, seal-mismatch (content differs from the seal). No losses: torn (an
+    unfinished line, not known to have been acknowledged), in-flight (a line being written now), late (bytes of a
+    replaced writer), repeated (numbers used twice, by a writer that failed or was replaced), unsealed, fence-damaged,
+    high-water-damaged.
 
-    ``lost`` is the number of records that are gone, ``first_seq`` the number of the first of them. ``known``: repair has put the bytes into quarantine and noted the
-    loss."""
+    ``lost`` is the number of records that are gone, ``first_seq`` the number of the first of them. ``known``: repair
+    has put the bytes into quarantine and noted the loss."""
 
     kind: str
     file: str
@@ -91,6 +101,10 @@ class _Check:
         self.repeated: set[str] = set()
 
     def run(self) -> Verdict:
+        for name, kind in ((FENCE, b"fence"), (HIGH_WATER, b"mark")):
+            path = self.directory / name
+            if path.exists() and read_line(path.read_bytes().rstrip(b" "), kind) is None:
+                self._add(f"{name}-damaged", name, 0, path.stat().st_size, False, "replaced by the next writer")
         for segment in self.parts:
             self._segment(segment)
         if self.mark is not None and self.mark[2] > self.last_seq:
@@ -137,13 +151,13 @@ class _Check:
                 self.lines += item.kind == b"rec"
                 continue
             size = item.end - item.start
-            if item.torn and self._unacknowledged(segment, item):
+            if self._unacknowledged(segment, item):
                 kind, detail = (
                     ("in-flight", "a line that is being written")
                     if newest and segment.seal is None
                     else (
                         "torn",
-                        "an unfinished line, never acknowledged",
+                        "an unfinished line, not known to have been acknowledged",
                     )
                 )
                 self._add(kind, segment.name, item.start, size, False, detail)
@@ -154,14 +168,18 @@ class _Check:
             self._gap(segment, len(data), segment.seal.last_seq + 1)
 
     def _unacknowledged(self, segment: Segment, damage: Damage) -> bool:
-        if segment.seal is not None and segment.seal.torn_from is not None:
-            return damage.start >= segment.seal.torn_from
         if segment.seal is not None:
-            return False
-        return self.mark is None or self.mark[0] != segment.name or damage.start >= self.mark[1]
+            return self._in_torn_tail(segment, damage.start)
+        sure = acknowledged_bytes(self.mark, segment.name)
+        return damage.torn if sure is None else damage.start >= sure
+
+    @staticmethod
+    def _in_torn_tail(segment: Segment, offset: int) -> bool:
+        seal = segment.seal
+        return seal is not None and seal.torn_from is not None and offset >= seal.torn_from
 
     def _number(self, segment: Segment, frame: Frame) -> None:
-        if frame.seq > self.last_seq + 1:
+        if frame.seq > self.last_seq + 1 and not self._in_torn_tail(segment, frame.start):
             self._gap(segment, frame.start, frame.seq)
         elif frame.seq <= self.last_seq and segment.name not in self.repeated:
             self.repeated.add(segment.name)

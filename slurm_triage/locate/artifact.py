@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from slurm_triage.locate.trust import is_directory, own_link, read_beneath
@@ -25,7 +24,7 @@ def find_artifact(job_dir: Path, outputs: Path) -> tuple[Path | None, str | None
     if is_directory(link):
         return link, _submit_cmd(link, ())
     try:
-        parts = Path(os.readlink(link)).parts  # noqa: PTH115 - Path.readlink is the same call
+        parts = link.readlink().parts
     except OSError:
         return None, None
     if _STORE in parts:

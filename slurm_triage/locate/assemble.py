@@ -12,7 +12,7 @@ from slurm_triage.locate.checkpoints import own_checkpoints
 from slurm_triage.locate.jobdir import JobDir, core_dumps, log_file
 from slurm_triage.locate.names import error_stem, expand_pattern, log_stem, with_compression
 from slurm_triage.locate.ray import worker_logs
-from slurm_triage.locate.trust import Listing, is_regular, usable_log
+from slurm_triage.locate.trust import Listing, is_directory, is_regular, usable_log
 from slurm_triage.model.files import JobFiles, LogFile
 from slurm_triage.model.job import Job
 
@@ -68,7 +68,7 @@ def _certain(directory: JobDir) -> bool:
 def _look_below(candidates: Candidates, found: Found) -> None:
     names = [found.directory.path] if found.directory else [candidates.outputs / n for n in candidates.dirs]
     for path in names:
-        top = open_listed(path, found.notes)
+        top = open_listed(path, found.notes) if is_directory(path) else None
         if top is None or _certain(top):
             continue
         log, directory = find_nested(top, found.notes)

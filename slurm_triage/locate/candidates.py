@@ -92,7 +92,10 @@ def choose_dir(candidates: Candidates, notes: list[str]) -> JobDir | None:
     ranked: list[tuple[tuple[object, ...], JobDir]] = []
     for name in candidates.dirs:
         directory = open_listed(candidates.outputs / name, notes)
-        if directory is not None and (name in stems or is_job_dir(directory, name)):
+        if directory is None or candidates.outputs.resolve().is_relative_to(directory.path):
+            # Unreadable, or a link that leads up into the tree itself.
+            continue
+        if name in stems or is_job_dir(directory, name):
             rank = (
                 not directory.has_log_link,
                 name not in stems,

@@ -23,6 +23,9 @@ MAX_ENTRIES = 100_000
 #: Longest ``../name.log`` link: one more directory level for job names with a slash.
 _MAX_LINK_PARTS = 4
 
+#: The kernel's own limit on links in one path.
+_MAX_LINKS = 40
+
 Kind = Literal["file", "dir", "link", "other"]
 
 
@@ -99,15 +102,30 @@ def is_link(path: Path) -> bool:
 
 
 def own_link(path: Path) -> Path | None:
-    """Where a link of the calling user (or of root) leads in the end; None for other people's links and dead ones."""
-    found = status(path)
-    if found is None or not stat.S_ISLNK(found.st_mode) or found.st_uid not in {os.geteuid(), 0}:
+    """Where a link leads in the end, if it and every further link on the way belong to the caller or to root; None
+    for other people's links and for dead ones. The directory in which the link lies is trusted."""
+    if not is_link(path):
         return None
-    try:
-        return path.resolve(strict=True)
-    except (OSError, RuntimeError):
-        # RuntimeError: a loop of links, before Python 3.13.
-        return None
+    place, todo, links = path.parent.resolve(), [path.name], 0
+    while todo:
+        step = place / todo.pop()
+        if step.name == "..":
+            place = place.parent
+            continue
+        found = status(step)
+        if found is None:
+            return None
+        if not stat.S_ISLNK(found.st_mode):
+            place = step
+            continue
+        links += 1
+        if links > _MAX_LINKS or found.st_uid not in {os.geteuid(), 0}:
+            return None
+        target = step.readlink()
+        if target.is_absolute():
+            place = Path(target.anchor)
+        todo += reversed([part for part in target.parts if part != target.anchor])
+    return place
 
 
 def follow_named(link: Path) -> Path:
@@ -129,7 +147,7 @@ def log_link_target(directory: Path) -> Path | None:
     """
     link = directory / "log"
     try:
-        parts = Path(os.readlink(link)).parts  # noqa: PTH115 - Path.readlink is the same call
+        parts = link.readlink().parts
     except OSError:
         return None
     if 2 <= len(parts) <= _MAX_LINK_PARTS and parts[0] == ".." and ".." not in parts[1:] and looks_like_log(parts[-1]):

@@ -59,7 +59,9 @@ def _marked(record: ExitRecord, victim: bool, first_bad: bool) -> ExitRecord:
 def _node_exit(fact: Match, ray: bool) -> ExitRecord:
     code = int(fact.captures.get("code", "0"))
     host = fact.captures.get("node") or None
-    return ExitRecord(fact.rank, host, code, decode_signal(code, ray=ray), False, "node_exit", fact.first.text, fact.seq)
+    return ExitRecord(
+        fact.rank, host, code, decode_signal(code, ray=ray), False, "node_exit", fact.first.text, fact.seq
+    )
 
 
 def _train_rc(fact: Match, ray: bool) -> ExitRecord:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 #: A longer line is cut: no message that names a cause is longer, and regular expressions run over it.
 MAX_BODY_BYTES = 4096
 
-_ANSI = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()*+][A-Za-z0-9]|\x1b\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)?|\x1b.|\x0f")
+_ANSI = re.compile(
+    rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()*+][A-Za-z0-9]|\x1b\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)?|\x1b.|\x0f"
+)
 _LABEL = re.compile(rb"( *)(\d{1,6}): ?")
 _RAY = re.compile(
     r"^\((?:[\w.:-]+,? pid=\d+(?:, ip=[\w.:]+)?|(?:raylet|autoscaler|gcs_server|dashboard)(?:, ip=[\w.:]+)?|"

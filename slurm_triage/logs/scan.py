@@ -43,7 +43,13 @@ class FileScan:
     """State that outlives a window: labels, clock, attempts, steps so far."""
 
     def __init__(
-        self, ruleset: RuleSet, matcher: Matcher, file: int, seq_base: int, latest: float | None, default_node: str | None
+        self,
+        ruleset: RuleSet,
+        matcher: Matcher,
+        file: int,
+        seq_base: int,
+        latest: float | None,
+        default_node: str | None,
     ) -> None:
         self._rules = ruleset.rules
         self._matcher = matcher

@@ -63,6 +63,9 @@ class ByteSource:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         self._head = self._read_magic()
         make_chunks = inflater(self._head, path)
+        if regular:
+            os.lseek(fd, -len(self._head), os.SEEK_CUR)
+            self._head = b""
         self.compressed = make_chunks is not None
         self._chunks: Iterator[bytes] | None = make_chunks(self._read_compressed) if make_chunks else None
         self._chunk = memoryview(b"")

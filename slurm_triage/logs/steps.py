@@ -126,9 +126,7 @@ class StepBook:
         store = self._stores.get((dialect, rank))
         return store.step[-1] if store is not None else None
 
-    def put(
-        self, dialect: int, rank: int | None, values: Values, time: float | None, seq: int
-    ) -> None:
+    def put(self, dialect: int, rank: int | None, values: Values, time: float | None, seq: int) -> None:
         store = self._stores.get((dialect, rank))
         if store is None:
             store = self._stores[(dialect, rank)] = _Store()
@@ -161,7 +159,9 @@ class StepBook:
 
     def series(self, file: int, dialects: tuple[StepDialect, ...], rank_of_file: int | None) -> tuple[StepSeries, ...]:
         result = []
-        for (index, rank), store in sorted(self._stores.items(), key=lambda i: (i[0][0], -1 if i[0][1] is None else i[0][1])):
+        for (index, rank), store in sorted(
+            self._stores.items(), key=lambda i: (i[0][0], -1 if i[0][1] is None else i[0][1])
+        ):
             dialect = dialects[index]
             result.append(
                 StepSeries(
@@ -193,9 +193,7 @@ def _steps(store: _Store) -> tuple[Step, ...]:
         known = by_step.get(step)
         if known is not None and known.seconds is not None and not seconds > known.seconds:
             continue
-        by_step[step] = Step(
-            step, _known(seconds), _known(rate), None if loss == _NO_LOSS else loss, _known(time), seq
-        )
+        by_step[step] = Step(step, _known(seconds), _known(rate), None if loss == _NO_LOSS else loss, _known(time), seq)
     return tuple(by_step.values())
 
 

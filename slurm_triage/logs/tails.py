@@ -11,7 +11,9 @@ MAX_RANKS = 4096
 _MAX_LINES = 20_000
 
 
-def rank_tails(tail: bytes, file_end: int, seq_base: int, labels: LabelFormat, rank_of_file: int | None) -> tuple[RankTail, ...]:
+def rank_tails(
+    tail: bytes, file_end: int, seq_base: int, labels: LabelFormat, rank_of_file: int | None
+) -> tuple[RankTail, ...]:
     """Last non-empty line of each rank in ``tail``, the last bytes of a file that ends at offset ``file_end``."""
     clock = Clock()
     found: dict[int | None, RankTail] = {}
@@ -30,7 +32,9 @@ def rank_tails(tail: bytes, file_end: int, seq_base: int, labels: LabelFormat, r
             if rank not in found and len(found) < MAX_RANKS and rest.strip():
                 line = parse(raw.rsplit(b"\r", 1)[-1] if labels.width is None else raw, labels)
                 if line.body.strip() and not line.is_echo:
-                    found[rank] = RankTail(rank, line.text[:400], seq_base + file_end - len(tail) + start, clock.read(line.text), 0)
+                    found[rank] = RankTail(
+                        rank, line.text[:400], seq_base + file_end - len(tail) + start, clock.read(line.text), 0
+                    )
         position = start
     return tuple(
         RankTail(t.rank, t.text, t.seq, t.time, counts[rank])

@@ -31,7 +31,9 @@ class Window:
     eof: bool
 
 
-def windows(source: Readable, size_bytes: int = WINDOW_BYTES, lookahead_bytes: int = LOOKAHEAD_BYTES) -> Iterator[Window]:
+def windows(
+    source: Readable, size_bytes: int = WINDOW_BYTES, lookahead_bytes: int = LOOKAHEAD_BYTES
+) -> Iterator[Window]:
     """Windows over ``source`` until it is exhausted. An empty source gives no window."""
     data = bytearray(size_bytes + lookahead_bytes)
     base = filled = 0

@@ -87,6 +87,8 @@ class Job:
     final: bool = False
     earlier: tuple[Job, ...] = field(default=())
     """Earlier attempts of the same job id (requeued, preempted), oldest first."""
+    cancelled_by_uid: int | None = None
+    """Who cancelled it, as far as accounting says."""
 
     @property
     def is_terminal(self) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from math import log
-from statistics import median
+
+from slurm_triage.progress.order_statistics import median
 
 #: Penalty per change point in units of the noise's variance times ln(n). 2 is the Bayesian information criterion for
 #: gaussian noise; step times have heavier tails.

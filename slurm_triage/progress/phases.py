@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log
-from statistics import median
 
 from slurm_triage.progress.changepoint import levels, noise_of
-from slurm_triage.progress.rates import Rates
+from slurm_triage.progress.order_statistics import median, quantile, robust_sd
+from slurm_triage.progress.rates import Course
 
 #: The seed: ">10% below the early average".
 DROP = log(1 / 0.9)
@@ -17,14 +17,13 @@ DROP = log(1 / 0.9)
 MIN_STEPS = 25
 #: A slow phase that the run recovered from counts from this many steps on; shorter ones are hiccups.
 MIN_PHASE_STEPS = 10
+_MIN_PHASE_LINES = 8
 #: "Sustained": at least half of the last ten steps; a level needs that many lines to be one.
 _MIN_LEVEL_LINES = 5
 #: Blocks whose medians are searched for levels. 160 take 2 ms; finer would only cost time, since edges are then sought
 #: line by line.
 _MAX_BLOCKS = 160
 _MIN_BLOCK_LINES = 3
-#: Longer runs are thinned to the medians of neighbouring lines first.
-_MAX_VALUES = 6000
 #: Changes below a few per cent are of no interest, however clean the log is.
 _NOISE_FLOOR = 0.02
 #: Slow and healthy level must differ by this many standard errors, and this share of the slow lines must be slower than
@@ -43,7 +42,7 @@ _PLAIN_DROP = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A lasting slow phase: positions ``begin`` to ``end`` (half-open) in ``Rates.usable``."""
+    """A lasting slow phase: positions ``begin`` to ``end`` (half-open) of a ``Course``; ``level`` is for comparison."""
 
     begin: int
     end: int
@@ -57,23 +56,22 @@ class _Level:
     value: float
 
 
-def slow_phases(rates: Rates) -> list[Phase]:
-    """Phases that are more than 10 % slower than a lasting faster phase before them, in order.
+def slow_phases(course: Course) -> list[Phase]:
+    """Phases that are more than 10 % slower than the run was before them and that noise cannot explain, in order.
 
-    The yardstick is the fastest earlier level, so a slow start (cold caches, a restore) is no drop, and neither does it
-    hide one. Costs are compared on a log scale, where 25 % is the same at any speed.
+    The yardsticks lie before a phase, so a slow start (cold caches, a restore) is no drop, and neither does it hide
+    one. Costs are compared on a log scale, where 25 % is the same at any speed.
     """
-    lines = len(rates.usable)
-    if lines < 4 or rates.steps[rates.usable[-1]] - rates.steps[rates.usable[0]] + 1 < MIN_STEPS:
+    lines = len(course.cost)
+    if lines < 4 or course.last_steps[-1] - course.steps[0] + 1 < MIN_STEPS:
         return []
-    if lines < MIN_STEPS and rates.interval == 1:
+    if lines < MIN_STEPS and course.every_step:
         return []
-    group = -(-lines // _MAX_VALUES)
-    slowness = _slowness(rates, group)
-    found = _levels(slowness)
+    centre = log(median(course.cost))
+    slowness = [log(c) - centre for c in course.cost]
     phases: list[Phase] = []
     healthy: list[_Level] = []
-    for level in found:
+    for level in _levels(slowness):
         current = phases[-1] if phases and phases[-1].end == level.begin else None
         if not any(_is_slow(slowness, level, yardstick, current) for yardstick in _yardsticks(slowness, healthy)):
             healthy.append(level)
@@ -81,17 +79,7 @@ def slow_phases(rates: Rates) -> list[Phase]:
             phases.append(Phase(level.begin, level.end, level.value))
         else:
             phases[-1] = Phase(current.begin, level.end, max(current.level, level.value))
-    in_lines = [Phase(p.begin * group, min(p.end * group, lines), p.level) for p in phases]
-    return [p for p in in_lines if _lasts(p, rates, lines)]
-
-
-def _slowness(rates: Rates, group: int) -> list[float]:
-    """Logarithms of the costs around their median; of long runs, of the medians of ``group`` neighbours."""
-    costs = [rates.cost[i] for i in rates.usable]
-    if group > 1:
-        costs = [sorted(costs[i : i + group])[len(costs[i : i + group]) // 2] for i in range(0, len(costs), group)]
-    centre = log(median(costs))
-    return [log(c) - centre for c in costs]
+    return [p for p in phases if _lasts(p, course)]
 
 
 def _levels(slowness: Sequence[float]) -> list[_Level]:
@@ -133,7 +121,7 @@ def _yardsticks(slowness: Sequence[float], healthy: Sequence[_Level]) -> list[li
 
 def _is_slow(slowness: Sequence[float], level: _Level, healthy: Sequence[float], current: Phase | None) -> bool:
     """Whether a level is a drop against the healthy lines, or keeps to less than half-way back from one."""
-    before = healthy[len(healthy) // 2]
+    before = quantile(healthy, 0.5)
     drop = level.value - before
     if drop <= DROP:
         return False
@@ -151,7 +139,7 @@ def _is_real(healthy: Sequence[float], bad: Sequence[float], drop: float) -> boo
     The wider scatter counts for both, and few lines cost extra: the change was looked for where it is largest.
     """
     share = _UPPER_QUARTILE if len(bad) >= MIN_PHASE_STEPS else _UPPER_TAIL
-    limit = healthy[int(len(healthy) * share)]
+    limit = quantile(healthy, share)
     clear = sum(v > limit for v in bad) / len(bad)
     error = max(_spread(healthy), _spread(bad)) * (1 / len(healthy) + 1 / len(bad)) ** 0.5
     fewest = min(len(healthy), len(bad))
@@ -167,11 +155,11 @@ def _agree(healthy: Sequence[float], bad: Sequence[float], drop: float, lines: i
 
 
 def _spread(ascending: Sequence[float]) -> float:
-    """Robust standard deviation of sorted values, from the quartiles."""
-    n = len(ascending)
-    return max(_NOISE_FLOOR, (ascending[n * 3 // 4] - ascending[n // 4]) / 1.349)
+    return max(_NOISE_FLOOR, robust_sd(ascending))
 
 
-def _lasts(phase: Phase, rates: Rates, lines: int) -> bool:
-    first, last = rates.steps[rates.usable[phase.begin]], rates.steps[rates.usable[phase.end - 1]]
-    return phase.end == lines or last - first + 1 >= MIN_PHASE_STEPS
+def _lasts(phase: Phase, course: Course) -> bool:
+    lines = len(course.cost)
+    enough = lines < _FEW_LINES or phase.end - phase.begin >= _MIN_PHASE_LINES
+    span = course.last_steps[phase.end - 1] - course.steps[phase.begin] + 1
+    return phase.end == lines or (enough and span >= MIN_PHASE_STEPS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slurm_triage.model.facts import AttemptFacts, StepSeries
@@ -28,20 +28,21 @@ class RunPlan:
     asynchronous: bool = True
     profiled: range = range(0)
 
-    def is_checkpoint_step(self, step: int) -> bool:
-        """True for the steps whose time includes a save: kP+1, and kP+2 where saves run in the background.
+    def undisturbed(self, steps: Sequence[int], begin: int) -> list[int]:
+        """Indices from ``begin`` on of the steps that are not slow (or fast) for a known, harmless reason.
 
-        The save begins after the time of step kP was taken; in a restored run with P=8 step 17 took 21.0 s between
-        neighbours of 3.0 s, and in background mode step kP+2 is absurdly fast (0.01 s), the debt of kP+1.
+        Left out are profiled steps and those whose time includes a save: kP+1, and kP+2 where saves run in the
+        background. The save begins after the time of step kP was taken; in a restored run with P=8 step 17 took 21.0 s
+        between neighbours of 3.0 s, and in background mode step kP+2 is absurdly fast (0.01 s), the debt of kP+1.
         """
         period = self.checkpoint_period
-        if period is None or period < _MIN_EXCLUDABLE_PERIOD or not self.checkpointing or step < period:
-            return False
-        return step % period in ((1, 2) if self.asynchronous else (1,))
-
-    def is_disturbed(self, step: int) -> bool:
-        """True for steps that are slow for a known, harmless reason."""
-        return step in self.profiled or self.is_checkpoint_step(step)
+        indices: Iterable[int] = range(begin, len(steps))
+        if period is not None and period >= _MIN_EXCLUDABLE_PERIOD and self.checkpointing:
+            last = 2 if self.asynchronous else 1
+            indices = [i for i in indices if not 1 <= steps[i] % period <= last or steps[i] < period]
+        if self.profiled:
+            indices = [i for i in indices if steps[i] not in self.profiled]
+        return list(indices)
 
 
 def read_plan(attempt: AttemptFacts, series: StepSeries | None) -> RunPlan:

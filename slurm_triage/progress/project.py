@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from slurm_triage.model.facts import AttemptFacts, Match, Step, StepSeries
 from slurm_triage.model.files import NO_FILES, JobFiles
@@ -11,7 +12,14 @@ from slurm_triage.model.progress import Progress, RankProgress, Start
 from slurm_triage.progress.checkpoints import LastCheckpoint, last_checkpoint, steps_of
 from slurm_triage.progress.plan import read_plan
 from slurm_triage.progress.reference import is_ray_worker, logging_interval, path_of, reference_series
-from slurm_triage.progress.step_times import checkpoint_cost, ordered, steady_step_time, step_seconds, sum_of_steps
+from slurm_triage.progress.step_times import (
+    StepTimes,
+    checkpoint_cost,
+    ordered,
+    steady_step_time,
+    step_times,
+    sum_of_steps,
+)
 from slurm_triage.progress.wall_clock import SETUP_ALLOWANCE_S, StepClocks, WallClock, is_live, read_wall_clock
 
 
@@ -28,9 +36,9 @@ def project(
     """Progress of one attempt. Steps are 0-based: a run of T steps is complete when step T-1 is.
 
     ``now`` (epoch seconds) only for a job that may still be alive. ``fact_kind`` maps rule ids to kinds of fact.
-    ``finished`` overrides "step T-1 was reached" where the caller knows better; pass False for a live job that hangs,
-    whose losses are otherwise not counted while it may go on. ``setup_allowance_s`` replaces the seed's 30 minutes
-    where healthy runs of the same model are known to need less or more (twice their setup time).
+    ``finished`` overrides "step T-1 was reached" where the caller knows better. ``setup_allowance_s`` replaces the seed's
+    30 minutes where healthy runs of the same model are known to need less or more (twice their setup time).
+    ``lost_steps`` of a live run are those that would be lost if it died now.
 
     ``last_step`` is the furthest that any rank logged, ``last_step_min`` the least; the true last step may be one or
     two further, since the line of step N is written when N+1 is on its way.
@@ -39,7 +47,7 @@ def project(
     facts = _by_kind(attempt, kinds)
     reference = reference_series(attempt, files)
     plan = read_plan(attempt, reference)
-    steps = ordered(reference) if reference is not None else []
+    steps = ordered(reference) if reference is not None else ()
     same = [s for s in attempt.series if reference is not None and s.dialect == reference.dialect]
     ranks, last_min = _ranks(same, files)
     first = min((r.first for r in ranks), default=None)
@@ -47,9 +55,9 @@ def project(
     total = plan.total_steps
     start, restored_from = _start(facts, first, steps)
 
-    times = step_seconds(steps)
+    times = step_times(steps)
     step_time = None if first is None else steady_step_time(times, first, plan)
-    sum_s, complete = sum_of_steps(reference, steps) if reference is not None else (None, False)
+    sum_s, complete = sum_of_steps(reference, times) if reference is not None else (None, False)
     clocks = _step_clocks(same, steps, sum_s, complete)
     wall = read_wall_clock(attempt, job, now, clocks, setup_allowance_s)
 
@@ -58,11 +66,10 @@ def project(
     reached = last if last is not None else resumed
     if finished is None and total is not None and reached is not None and reached >= total - 1:
         finished = True
-    live = is_live(attempt, job, now)
     saved = last_checkpoint(
         plan, files.checkpoints, facts.get("checkpoint_started", ()), facts.get("checkpoint_saved", ()), resumed, last
     )
-    lost_steps, lost_s = _lost(finished, live, saved, resumed, first, last, times, step_time)
+    lost_steps, lost_s = _lost(finished, saved, resumed, first, last, times, step_time)
     remaining = None if total is None or reached is None else max(0, total - 1 - reached)
     return Progress(
         start=start,
@@ -74,7 +81,7 @@ def project(
         steps_this_run=None if first is None or last is None else last - first + 1,
         percent=None if total is None or reached is None else min(100.0, (reached + 1) / total * 100),
         step_time_s=step_time,
-        expected_step=_expected(live, last, total, step_time, wall),
+        expected_step=_expected(is_live(attempt, job, now), last, total, step_time, wall),
         checkpoint_period=plan.checkpoint_period,
         checkpointing=plan.checkpointing,
         last_checkpoint=saved.step,
@@ -96,7 +103,7 @@ def project(
         source=path_of(reference, files) if reference is not None else None,
         ranks=ranks,
         silence_basis=wall.basis,
-        longest_step_s=max((s for step, s in times if first is not None and step > first), default=None),
+        longest_step_s=max(times.after(first), default=None) if first is not None else None,
     )
 
 
@@ -118,7 +125,7 @@ def _ranks(all_series: Iterable[StepSeries], files: JobFiles) -> tuple[tuple[Ran
     spans: dict[int | None, tuple[int, int]] = {}
     own_file: set[int | None] = set()
     for series in all_series:
-        numbers = [s.step for s in series.steps]
+        numbers = list(map(attrgetter("step"), series.steps))
         if not numbers:
             continue
         first, last = min(numbers), max(numbers)
@@ -132,12 +139,12 @@ def _ranks(all_series: Iterable[StepSeries], files: JobFiles) -> tuple[tuple[Ran
     return ranks, min(trusted, default=None)
 
 
-def _start(facts: Mapping[str, list[Match]], first: int | None, steps: list[Step]) -> tuple[Start, int | None]:
+def _start(facts: Mapping[str, list[Match]], first: int | None, steps: Sequence[Step]) -> tuple[Start, int | None]:
     """How the run began, and the checkpoint it began from.
 
     A restore line decides (a fresh run prints that it found nothing to restore, and so does one without
-    checkpointing). Without either, a first step N > 0 means "restored from N-1" (the seed), but only in a log that shows
-    every step: a line every n steps starts beyond 0 anyway, and an excerpt starts anywhere.
+    checkpointing). Without either, a first step N > 0 means "restored from N-1" (the seed), but only in a log that
+    shows every step: a line every n steps starts beyond 0 anyway, and an excerpt starts anywhere.
     """
     if facts.get("restore"):
         named = steps_of(facts["restore"])
@@ -154,17 +161,13 @@ def _start(facts: Mapping[str, list[Match]], first: int | None, steps: list[Step
 
 
 def _step_clocks(
-    all_series: Iterable[StepSeries], steps: list[Step], sum_s: float | None, complete: bool
+    all_series: Iterable[StepSeries], steps: Sequence[Step], sum_s: float | None, complete: bool
 ) -> StepClocks:
     begin = None
     if steps and steps[0].time is not None:
         begin = steps[0].time - (steps[0].seconds or 0.0)
-    ends = (_last_time(s) for s in all_series)
-    return StepClocks(begin, max((t for t in ends if t is not None), default=None), sum_s, complete)
-
-
-def _last_time(series: StepSeries) -> float | None:
-    return max(series.steps, key=lambda s: s.step).time if series.steps else None
+    ends = [t for s in all_series if s.steps and (t := s.steps[-1].time) is not None]
+    return StepClocks(begin, max(ends, default=None), sum_s, complete)
 
 
 def _expected(live: bool, last: int | None, total: int | None, step_time: float | None, wall: WallClock) -> int | None:
@@ -177,22 +180,21 @@ def _expected(live: bool, last: int | None, total: int | None, step_time: float 
 
 def _lost(
     finished: bool | None,
-    live: bool,
     saved: LastCheckpoint,
     resumed: int | None,
     first: int | None,
     last: int | None,
-    times: Iterable[tuple[int, float]],
+    times: StepTimes,
     step_time: float | None,
 ) -> tuple[int | None, float | None]:
-    """Steps, and their seconds, that have to be done again. Nothing is lost of a finished or a living run."""
+    """Steps, and their seconds, that have to be done again: those since the last checkpoint or, without one, all."""
     if finished:
         return 0, 0.0
-    if first is None or last is None or (live and finished is None) or not saved.known:
+    if first is None or last is None or not saved.known:
         return None, None
     base = saved.step if saved.step is not None else resumed if resumed is not None else first - 1
     steps = max(0, last - base)
-    seconds = [s for step, s in times if step > base]
+    seconds = times.after(base)
     if len(seconds) == steps:
         return steps, sum(seconds)
     return steps, None if step_time is None else steps * step_time

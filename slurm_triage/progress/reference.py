@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from operator import sub
 
 from slurm_triage.model.facts import AttemptFacts, StepSeries
 from slurm_triage.model.files import NO_FILES, JobFiles
@@ -24,11 +24,10 @@ def reference_series(attempt: AttemptFacts, files: JobFiles = NO_FILES) -> StepS
 
 
 def _preference(series: StepSeries, files: JobFiles) -> tuple[bool, int, int, bool, int, int]:
-    last = series.last_step
     return (
         not series.sparse,
         len(series.steps),
-        -1 if last is None else last,
+        series.steps[-1].step,
         is_ray_worker(series, files),
         -(-1 if series.rank is None else series.rank),
         -series.file,
@@ -48,8 +47,8 @@ def logging_interval(steps: Sequence[int]) -> int | None:
 
     ``steps`` ascending.
     """
-    distances = Counter(b - a for a, b in pairwise(steps))
+    distances = Counter(map(sub, steps[1:], steps))
     if not distances:
         return None
     distance, count = max(distances.items(), key=lambda item: (item[1], -item[0]))
-    return distance if count >= _REGULAR_SHARE * distances.total() else None
+    return distance if count >= _REGULAR_SHARE * (len(steps) - 1) else None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from statistics import median
 
+from slurm_triage.progress.order_statistics import median, quantile, robust_sd, sample
 from slurm_triage.progress.rates import Rates
 
 #: A spike takes this much longer than the median step, and clearly more than the usual scatter.
@@ -19,13 +19,12 @@ def spike_period(rates: Rates) -> int | None:
     """Steps between regular spikes, None if there are none. Only for logs that show every step."""
     if rates.interval != 1 or not rates.usable:
         return None
-    settled = [rates.cost[i] for i in rates.usable]
-    ascending = sorted(settled)
-    middle = ascending[len(ascending) // 2]
-    scatter = (ascending[len(ascending) * 3 // 4] - ascending[len(ascending) // 4]) / 1.349
-    limit = max(_SPIKE_FACTOR * middle, middle + _SCATTERS * scatter)
-    high = [rates.steps[i] for i in range(rates.usable[0], len(rates.steps)) if rates.cost[i] > limit]
-    spikes = [step for k, step in enumerate(high) if k == 0 or step - high[k - 1] > 2]
+    ascending = sorted(sample([rates.cost[i] for i in rates.usable]))
+    middle = quantile(ascending, 0.5)
+    limit = max(_SPIKE_FACTOR * middle, middle + _SCATTERS * robust_sd(ascending))
+    begin = rates.usable[0]
+    high = [i for i, cost in enumerate(rates.cost[begin:], begin) if cost > limit]
+    spikes = [rates.steps[i] for k, i in enumerate(high) if k == 0 or i - high[k - 1] > 2]
     if len(spikes) < _MIN_SPIKES:
         return None
     distances = [b - a for a, b in pairwise(spikes)]

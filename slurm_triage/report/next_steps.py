@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: A command with all its arguments fits; a line of log text beyond this is noise in a to-do list.
 MAX_VALUE_CHARS = 2000
 
-#: Backticks mark code in a step. In a value they become this letter, to which neither shell nor Markdown gives a meaning.
+#: Backticks mark code in a step. In a value they become this letter, which means nothing to a shell or to Markdown.
 _BACKTICK = "ˋ"
 _MARKUP = re.compile(r"\{[{%#]")
 _NEEDS_ANSI_C = re.compile(r"[`\x00-\x1f\x7f-\x9f]")

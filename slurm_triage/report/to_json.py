@@ -129,7 +129,8 @@ def _log(report: Report) -> Document:
     primary = files.primary
     read = bool(files.logs)
     return {
-        "path": report.log_path or None,
+        # Without a log, the report is about the directory, which has a key of its own.
+        "path": report.log_path if report.log_path not in {"", files.job_dir} else None,
         "size_bytes": primary.size_bytes if primary else None,
         "files": [
             {"path": f.path, "role": f.role, "ranks": list(f.ranks), "host": f.host, "size_bytes": f.size_bytes}

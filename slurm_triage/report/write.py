@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -50,7 +51,7 @@ def place_for(files: JobFiles) -> tuple[str, str | None]:
     The job directory, with no stem; without one, the log's directory, with the log's name. Raises UsageError when the
     log is standard input, NotFoundError when there is neither.
     """
-    if files.job_dir and os.path.isdir(files.job_dir):
+    if files.job_dir and Path(files.job_dir).is_dir():
         return files.job_dir, None
     log = files.primary or next(iter(files.logs), None)
     if log is None:
@@ -82,7 +83,7 @@ def write_report(
     document = as_document(source, share=share)
     contents = {file_name(MARKDOWN_NAME, stem): to_markdown(document).encode()}
     if html:
-        from slurm_triage.report.html import to_html
+        from slurm_triage.report.to_html import to_html
 
         contents[file_name(HTML_NAME, stem)] = to_html(document).encode()
     contents[file_name(JSON_NAME, stem)] = to_json(document)
@@ -93,7 +94,16 @@ def write_report(
         if _is_newer(_stored(folder, file_name(JSON_NAME, stem)), document):
             return Written((), newer_kept=True)
         write_files(folder, contents)
-    return Written(tuple(os.path.join(shown, name) for name in contents))
+    return Written(tuple(str(Path(shown, name)) for name in contents))
+
+
+def write_beside(report: Report, *, share: bool = False) -> tuple[str, ...]:
+    """Writes the report where it belongs and returns the paths. Raises PartialResultError when a newer one is there."""
+    directory, stem = place_for(report.files)
+    written = write_report(directory, report, stem=stem, share=share)
+    if written.newer_kept:
+        raise PartialResultError(f"{directory!r} holds a newer report of this job, which was kept; remove it to go back.")
+    return written.paths
 
 
 def write_files(folder: int, contents: Mapping[str, bytes]) -> None:
@@ -166,7 +176,7 @@ def _refuse_odd_target(folder: int, name: str, shown: str) -> None:
     if not stat.S_ISREG(mode):
         kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe"}
         kind = kinds.get(stat.S_IFMT(mode), "no regular file")
-        raise PartialResultError(f"{os.path.join(shown, name)!r} is {kind}; remove it, then write the report again.")
+        raise PartialResultError(f"{str(Path(shown, name))!r} is {kind}; remove it, then write the report again.")
 
 
 def _stored(folder: int, name: str) -> Any:

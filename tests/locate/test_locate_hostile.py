@@ -33,9 +33,8 @@ def paths(files: object) -> str:
 
 class TestLinks:
     @pytest.mark.parametrize("leads_to", ["/etc/shadow", "../../../../../../../../etc/shadow", "../private/secret.log"])
-    def test_log_link_out_of_the_tree(
-        self, outputs: Outputs, leads_to: str, secret: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    @pytest.mark.usefixtures("secret")
+    def test_log_link_out_of_the_tree(self, outputs: Outputs, leads_to: str, monkeypatch: pytest.MonkeyPatch) -> None:
         directory = outputs.directory(NAME, link=leads_to)
         disown(directory / "log", monkeypatch)
         for target in ("7", str(directory), str(directory / "log")):
@@ -90,9 +89,7 @@ class TestLinks:
             assert [f.path for f in files.logs] == [str(secret)]
             assert files.job_dir == str(directory)
 
-    def test_foreign_job_directory_link(
-        self, outputs: Outputs, secret: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_foreign_job_directory_link(self, outputs: Outputs, secret: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         outputs.log(f"{NAME}.log")
         link = outputs.path / NAME
         link.symlink_to(secret.parent)
@@ -167,7 +164,8 @@ class TestSpecialFiles:
         assert [f.path for f in files.logs] == [str(log)]
         assert (files.node_snapshots, files.core_dumps, files.coord_ranks) == ((), (), ())
 
-    def test_accounting_names_a_file_of_somebody_else(self, outputs: Outputs, secret: Path) -> None:
+    @pytest.mark.usefixtures("outputs")
+    def test_accounting_names_a_file_of_somebody_else(self, secret: Path) -> None:
         job = Job(job_id="7", uid=STRANGER, state="FAILED", stdout=str(secret))
         if os.geteuid() != 0:
             pytest.skip("only another user's record can name a foreign file")
@@ -204,7 +202,7 @@ class TestSize:
             outputs.log(f"{number}.log", LOG)
         assert len(list(locate_all(outputs.path))) == 10
         assert "entries of" in next(iter(locate_all(outputs.path))).notes[0]
-        with pytest.raises(NotFoundError, match="entries of .* were looked at"):
+        with pytest.raises(NotFoundError, match=r"entries of .* were looked at"):
             locate("77", outputs=outputs.path)
 
     def test_deep_and_wide_below_a_name_part(self, outputs: Outputs) -> None:

@@ -148,7 +148,7 @@ class TestRenamed:
 class TestStrangeNames:
     @pytest.mark.parametrize(
         "name",
-        ["JAX-m-a b  c", "JAX-it's-\"x\"", "JAX-a\nb", "JAX- $(touch x);`id`", "JAX-\x1b[31m", "JAX-\udcff", "JAX-é雪"],
+        ["JAX-m-a b  c", 'JAX-it\'s-"x"', "JAX-a\nb", "JAX- $(touch x);`id`", "JAX-\x1b[31m", "JAX-\udcff", "JAX-é雪"],
     )
     def test_found_by_every_target(self, outputs: Outputs, name: str) -> None:
         log, directory = outputs.job(f"48-{name}")
@@ -393,7 +393,8 @@ class TestSelfContained:
 
 class TestNotFound:
     @pytest.mark.parametrize("target", ["nosuch.log", "outputs/nosuch", "outputs/x/y", "a\0b", "x" * 300, ""])
-    def test_missing(self, outputs: Outputs, target: str) -> None:
+    @pytest.mark.usefixtures("outputs")
+    def test_missing(self, target: str) -> None:
         with pytest.raises(NotFoundError) as error:
             locate(target)
         assert error.value.exit_status == 3
@@ -420,7 +421,8 @@ class TestNotFound:
             with pytest.raises(NotFoundError):
                 locate(target)
 
-    def test_sentences_escape_control_characters(self, outputs: Outputs) -> None:
+    @pytest.mark.usefixtures("outputs")
+    def test_sentences_escape_control_characters(self) -> None:
         with pytest.raises(NotFoundError) as error:
             locate("x\x1b[31m\n.log")
         assert str(error.value).isprintable()

@@ -1,0 +1,128 @@
+"""What slurmctld itself says about a job (``scontrol show job``): more, and earlier, than accounting, but only for
+running jobs and those that ended within MinJobAge (five minutes by default)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from slurm_triage.errors import AccountingError
+from slurm_triage.model.exit_status import parse_slurm_exit
+from slurm_triage.model.job import Job
+from slurm_triage.slurm import command, expand, fields
+
+#: One question costs 8 ms; more jobs than this are left to accounting alone.
+MAX_JOBS = 8
+
+#: A controller that does not answer is not worth more of a person's time; scontrol itself would wait 2 x 10 s.
+TIMEOUT_S = 3.0
+
+# The keys stand at the start of a line, three blanks in. Only job names, comments and the like come from users.
+_FIELDS = {
+    "state": re.compile(r"^   JobState=(\S+)", re.MULTILINE),
+    "reason": re.compile(r"^   JobState=\S+ Reason=(\S+)", re.MULTILINE),
+    "restarts": re.compile(r"^   Requeue=\d+ Restarts=(\d+)", re.MULTILINE),
+    "exit": re.compile(r"^   Requeue=.* ExitCode=(\d+:\d+)", re.MULTILINE),
+    "excluded": re.compile(r"^   ReqNodeList=\S+ ExcNodeList=(\S+)", re.MULTILINE),
+    "failed_node": re.compile(r"^   FailedNode=(\S+)", re.MULTILINE),
+    "stdout": re.compile(r"^   StdOut=(.+)$", re.MULTILINE),
+    "stderr": re.compile(r"^   StdErr=(.+)$", re.MULTILINE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerView:
+    """One job as slurmctld sees it now. ``state`` may be COMPLETING; ``reason`` is Slurm's word, unchanged."""
+
+    state: str | None = None
+    reason: str | None = None
+    restarts: int | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    excluded_nodes: str | None = None
+    failed_node: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class Controller:
+    """Asks slurmctld about single jobs. Never raises: what it cannot tell is simply not known."""
+
+    def __init__(self, scontrol: Sequence[str] = ("scontrol",)) -> None:
+        self._scontrol = tuple(scontrol)
+
+    def show(self, job_id: str) -> ControllerView | None:
+        """None if slurmctld does not know the job (any more), or raises AccountingError if it cannot be asked."""
+        try:
+            output = command.run([*self._scontrol, "show", "job", job_id], timeout_s=TIMEOUT_S)
+        except AccountingError as error:
+            if "Invalid job id" in str(error):
+                return None
+            raise
+        return parse(output, job_id)
+
+    def complete(self, jobs: Mapping[str, Job]) -> dict[str, Job]:
+        """The jobs with what slurmctld knows better. Large results are returned as they are, and so is everything when
+        slurmctld does not answer: the answer of accounting is good without."""
+        if len(jobs) > MAX_JOBS:
+            return dict(jobs)
+        completed = dict(jobs)
+        for raw, job in jobs.items():
+            try:
+                view = self.show(raw)
+            except AccountingError:
+                break
+            if view is not None:
+                completed[raw] = merge(job, view)
+        return completed
+
+
+def parse(output: str, job_id: str) -> ControllerView | None:
+    """The record of one raw id; ``scontrol show job`` of an array prints all of its tasks."""
+    blocks = re.split(r"^(?=JobId=)", output, flags=re.MULTILINE)
+    block = next((b for b in blocks if b.startswith(f"JobId={job_id} ")), None)
+    if block is None:
+        return None
+    values = {name: match[1] for name, pattern in _FIELDS.items() if (match := pattern.search(block))}
+    code, signal = parse_slurm_exit(values.get("exit"))
+    return ControllerView(
+        state=values.get("state"),
+        reason=fields.text(values.get("reason")),
+        restarts=fields.number(values.get("restarts")),
+        exit_code=code,
+        exit_signal=signal,
+        excluded_nodes=fields.text(values.get("excluded")),
+        failed_node=fields.text(values.get("failed_node")),
+        stdout=fields.text(values.get("stdout")),
+        stderr=fields.text(values.get("stderr")),
+    )
+
+
+def merge(job: Job, view: ControllerView) -> Job:
+    """Accounting's record with the controller's knowledge.
+
+    Not taken: the exit code of a cancelled job (slurmctld shows the signal that scancel sent) and the numbers of a job
+    that the controller has already requeued while accounting still shows the run before.
+    """
+    if view.state is not None and view.state not in (job.state, "COMPLETING"):
+        return job
+    return replace(
+        with_true_exit(job, view.exit_code, view.exit_signal),
+        reason=view.reason,
+        excluded_nodes=view.excluded_nodes or job.excluded_nodes,
+        failed_node=job.failed_node or view.failed_node,
+        stdout=job.stdout or expand.path(view.stdout, job),
+        stderr=job.stderr or expand.path(view.stderr, job),
+    )
+
+
+def with_true_exit(job: Job, code: int | None, signal: int | None) -> Job:
+    """The job with an exit code of 128 and above restored, from a source that does not subtract 128."""
+    if code is None or job.exit_code is None or signal or job.exit_signal or code != job.exit_code + 128:
+        return job
+    steps = tuple(
+        replace(step, exit_code=code) if step.step_id == "batch" and step.exit_code == job.exit_code else step
+        for step in job.steps
+    )
+    return replace(job, exit_code=code, steps=steps)
