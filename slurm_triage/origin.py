@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from slurm_triage.diagnosis.completion import LIVE_STATES
+from slurm_triage.model import nodelist
 from slurm_triage.model.facts import AttemptFacts, LogFacts
 from slurm_triage.model.files import JobFiles
 from slurm_triage.model.job import Job, Launcher
 from slurm_triage.model.report import Dashboards
+
+
+def known_job(job: Job, attempt: AttemptFacts, files: JobFiles) -> Job:
+    """The job with what only the log knows filled in: id, name, nodes. Accounting's values are never replaced."""
+    header = attempt.header
+    return replace(
+        job,
+        job_id=job.job_id or header.job_id or files.job_id,
+        name=job.name or header.job_name,
+        nodes=job.nodes or nodelist.expand(header.nodelist),
+        node_count=job.node_count or header.nnodes,
+    )
 
 
 def launcher_of(job: Job, attempt: AttemptFacts, files: JobFiles) -> Launcher:

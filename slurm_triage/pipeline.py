@@ -18,7 +18,7 @@ from slurm_triage.model.files import JobFiles
 from slurm_triage.model.job import NO_JOB, Job
 from slurm_triage.model.report import AttemptSummary, Report
 from slurm_triage.model.rule import RuleSet
-from slurm_triage.origin import attempt_number, dashboards_of, launcher_of
+from slurm_triage.origin import attempt_number, dashboards_of, known_job, launcher_of
 from slurm_triage.progress.cost import cost
 from slurm_triage.progress.project import project
 from slurm_triage.progress.throughput import throughput
@@ -64,6 +64,7 @@ def triage(job: Job, files: JobFiles, engine: Engine, *, now: float | None = Non
 def report_of(job: Job, files: JobFiles, facts: LogFacts, engine: Engine, now: float | None) -> Report:
     """From facts to the report: progress, throughput, diagnosis, cost, advice. Pure apart from ``generated_at``."""
     attempt = facts.last
+    job = known_job(job, attempt, files)
     evidence = gather(job, files, facts, attempt, engine, now)
     diagnosis = diagnose(evidence)
     nodes = job_nodes(job, attempt)
@@ -76,14 +77,14 @@ def report_of(job: Job, files: JobFiles, facts: LogFacts, engine: Engine, now: f
         ray=attempt.header.ray_port is not None,
         attempt=attempt_number(job, facts),
         nodes=nodes,
-        node_count=job.node_count or attempt.header.nnodes or len(nodes) or None,
+        node_count=job.node_count or len(nodes) or None,
         files=files,
         facts=facts,
         diagnosis=diagnosis,
         stages=attempt.stages,
         progress=evidence.progress,
         throughput=evidence.throughput,
-        cost=cost(job, attempt, evidence.progress, job.node_count or attempt.header.nnodes),
+        cost=cost(job, attempt, evidence.progress, job.node_count),
         dashboards=dashboards_of(job, attempt, files, evidence.fact_kind),
         attempts=tuple(earlier(a, files, facts, engine) for a in facts.attempts[:-1]),
         log_path=files.primary.path if files.primary is not None else files.job_dir or "",

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     now = _now(args.now)
-    job = load_record(Path(args.accounting)) if args.accounting else NO_JOB
+    job = load_record(args.accounting) if args.accounting else NO_JOB
     outputs = Path(args.outputs) if args.outputs else None
     engine = Engine.load()
     failed = False

@@ -269,7 +269,7 @@ def _primary(
             same = [rank]
     by_rule = rule.stage if rule is not None else None
     open_stages = [s.name for s in evidence.attempt.stages if s.result in {"failed", "timeout", "running"}]
-    stage = open_stages[-1] if open_stages else by_rule
+    stage: str | None = open_stages[-1] if open_stages else by_rule
     captured = cause.match.captures.get("node") if cause.match is not None else None
     node = captured or node_of(rank, evidence.attempt, nodes) or cause.node
     domain = rule.domain if rule is not None and rule.domain != "unknown" else known.domain if known else "unknown"

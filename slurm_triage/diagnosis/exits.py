@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from slurm_triage.diagnosis.cluster_map import node_of, short_name
 from slurm_triage.model.diagnosis import Finding
@@ -11,6 +12,8 @@ from slurm_triage.model.facts import AttemptFacts, ExitRecord, Match, Place
 from slurm_triage.model.job import Job
 
 _SIGKILL = 9
+#: Origins of an exit record, the most telling first: NODE_EXIT names node and code, a shell trace only the code.
+_TELLING = {"node_exit": 0, "ray": 0, "srun": 1, "train_rc": 2, "torchrun": 3}
 #: srun's words that are a cause of their own.
 _OUT_OF_MEMORY = "Out Of Memory"
 
@@ -19,8 +22,7 @@ def merge_exits(records: Sequence[ExitRecord], attempt: AttemptFacts, nodes: Seq
     """One record per rank, the one that says most (a signal before a code), in order of rank. Torchrun's global ranks
     are kept apart from srun's task numbers by leaving them out when srun told about the same node."""
     best: dict[int | None, ExitRecord] = {}
-    order = {"node_exit": 0, "ray": 0, "srun": 1, "train_rc": 2, "torchrun": 3}
-    for record in sorted(records, key=lambda r: order.get(r.origin, 9)):
+    for record in sorted(records, key=lambda r: _TELLING.get(r.origin, 9)):
         if record.rank is None and record.host is None:
             continue
         best.setdefault(record.rank, record)
@@ -29,16 +31,14 @@ def merge_exits(records: Sequence[ExitRecord], attempt: AttemptFacts, nodes: Seq
         host = record.host if record.host and "," not in record.host and "[" not in record.host else None
         host = short_name(host, nodes) if host else node_of(rank, attempt, nodes)
         any_first = any(r.first_bad for r in records if r.rank == rank)
-        result.append(
-            ExitRecord(rank, host, record.code, record.signal, record.victim, record.origin, record.text, record.seq, any_first)
-        )
+        result.append(replace(record, rank=rank, host=host, first_bad=any_first))
     return tuple(result)
 
 
 def exit_findings(attempt: AttemptFacts, nodes: Sequence[str]) -> tuple[Finding, ...]:
     """One finding per rank that ended badly and was not merely stopped. Victims give no finding."""
     findings: dict[int | None, Finding] = {}
-    for record in attempt.exits:
+    for record in sorted(attempt.exits, key=lambda r: _TELLING.get(r.origin, 9)):
         if record.code == 0 or record.victim:
             continue
         known = findings.get(record.rank)
@@ -53,7 +53,7 @@ def _finding(record: ExitRecord, attempt: AttemptFacts, nodes: Sequence[str]) ->
     node = node or node_of(record.rank, attempt, nodes)
     who = f"rank {record.rank}" if record.rank is not None else "a task"
     where = f" ({node})" if node else ""
-    place = Place(0, max(record.seq, 0), record.text)
+    place = record.place or Place(0, max(record.seq, 0), record.text)
     match = Match("exit-status", record.rank, node, 1, place, place, record.seq, record.seq)
     if _OUT_OF_MEMORY in record.text:
         return Finding("oom-host", "root", "exit-status", f"{who}{where}: Slurm reports Out Of Memory", record.rank, node, match=match)

@@ -7,6 +7,7 @@ stage's own code is the highest of all, so that 143 hides 1, 7, 134 and 139. The
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from slurm_triage.model.exit_status import STOP_SIGNALS, decode_signal
 from slurm_triage.model.facts import Cancellation, ExitRecord, Match
@@ -42,18 +43,12 @@ def exits_from(
         victim = record.code != 0 and (stopped or (seen_bad and record.origin == "torchrun" and record.victim))
         first_bad = record.code != 0 and not victim and not seen_bad
         seen_bad = seen_bad or first_bad
-        result.append(_marked(record, victim, first_bad))
+        result.append(replace(record, victim=victim, first_bad=first_bad))
     return tuple(result)
 
 
 def _after(record: ExitRecord, seq: int | None) -> bool:
     return seq is not None and record.seq > seq
-
-
-def _marked(record: ExitRecord, victim: bool, first_bad: bool) -> ExitRecord:
-    return ExitRecord(
-        record.rank, record.host, record.code, record.signal, victim, record.origin, record.text, record.seq, first_bad
-    )
 
 
 def _node_exit(fact: Match, ray: bool) -> ExitRecord:
@@ -66,7 +61,7 @@ def _node_exit(fact: Match, ray: bool) -> ExitRecord:
 
 def _train_rc(fact: Match, ray: bool) -> ExitRecord:
     code = int(fact.captures.get("code", "0"))
-    return ExitRecord(fact.rank, None, code, decode_signal(code, ray=ray), False, "train_rc", fact.first.text, fact.seq)
+    return ExitRecord(fact.rank, None, code, decode_signal(code, ray=ray), False, "train_rc", fact.first.text, fact.seq, place=fact.first)
 
 
 def _srun_exits(fact: Match, ray: bool) -> list[ExitRecord]:
@@ -81,7 +76,7 @@ def _srun_exits(fact: Match, ray: bool) -> list[ExitRecord]:
             return []
     hosts = captures.get("node")
     return [
-        ExitRecord(rank, hosts, code, signal, False, "srun", fact.first.text, fact.seq)
+        ExitRecord(rank, hosts, code, signal, False, "srun", fact.first.text, fact.seq, place=fact.first)
         for rank in task_numbers(captures.get("tasks", ""))
     ]
 
@@ -99,6 +94,7 @@ def _torchrun(fact: Match) -> ExitRecord:
         "torchrun",
         f"worker of global rank {rank} failed first on its node: exitcode {code}",
         fact.seq,
+        place=fact.first,
     )
 
 
@@ -107,7 +103,7 @@ def _ray_exit(fact: Match) -> ExitRecord:
     signal = int(captures["signal"]) if captures.get("signal") else None
     code = int(captures["code"]) if captures.get("code") else None
     rank = int(captures["rank"]) if captures.get("rank") else fact.rank
-    return ExitRecord(rank, captures.get("node"), code, signal, False, "ray", fact.first.text, fact.seq)
+    return ExitRecord(rank, captures.get("node"), code, signal, False, "ray", fact.first.text, fact.seq, place=fact.first)
 
 
 def task_numbers(text: str, limit: int = 4096) -> list[int]:

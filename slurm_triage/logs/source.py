@@ -63,8 +63,10 @@ class ByteSource:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         self._head = self._read_magic()
         make_chunks = inflater(self._head, path)
+        self._start = 0
         if regular:
-            os.lseek(fd, -len(self._head), os.SEEK_CUR)
+            # Standard input may be a file that somebody has read the beginning of.
+            self._start = os.lseek(fd, -len(self._head), os.SEEK_CUR)
             self._head = b""
         self.compressed = make_chunks is not None
         self._chunks: Iterator[bytes] | None = make_chunks(self._read_compressed) if make_chunks else None
@@ -106,7 +108,8 @@ class ByteSource:
             self._head = self._head[count:]
             return count
         count = self._read(lambda: os.readv(self._fd, [buffer]))
-        if count == 0 and self.size_bytes is not None and self.delivered_bytes < self.size_bytes and not self.damaged:
+        expected = self.size_bytes or 0
+        if count == 0 and self._start + self.delivered_bytes < expected and not self.damaged:
             self.damaged = "the file became shorter while it was read (a requeued job starts its log again)"
         return count
 

@@ -91,6 +91,7 @@ class ExitRecord:
     seq: int
     first_bad: bool = False
     """True for the first exit in the log that is neither 0 nor a victim's."""
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ _S_PER_HOUR = 3600.0
 def cost(job: Job, attempt: AttemptFacts, progress: Progress, node_count: int | None) -> Cost:
     """GPU-hours of the whole job and how many of them are lost; unknown is None.
 
-    Lost of an ended run: the time of the steps since the last usable checkpoint plus the silence at the end; everything,
-    setup included, when it left no checkpoint. Nothing of a finished one. Of a live run only a stall counts as a loss.
+    Lost of an ended run: the time of the steps since the last usable checkpoint plus the silence at the end;
+    everything, setup included, when it left no checkpoint. Nothing of a finished one. Of a live run only a stall counts
+    as a loss.
     """
     gpus = _gpus(job, attempt, node_count)
     wall_s = _wall_s(job, progress)
@@ -74,11 +75,11 @@ def _lost_s(job: Job, attempt: AttemptFacts, progress: Progress, wall_s: float) 
         return None if _succeeded(job, attempt) else wall_s
     if total is None and _succeeded(job, attempt):
         return 0.0
-    if progress.lost_steps is None or progress.lost_s is None:
+    if progress.lost_steps is None:
         return None
     if progress.last_checkpoint is None:
         return wall_s
-    return progress.lost_s + (progress.silence_s or 0.0)
+    return None if progress.lost_s is None else progress.lost_s + (progress.silence_s or 0.0)
 
 
 def _succeeded(job: Job, attempt: AttemptFacts) -> bool:

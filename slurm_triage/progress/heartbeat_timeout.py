@@ -21,9 +21,9 @@ def recommended_timeout_s(progress: Progress, config: Mapping[str, str]) -> int 
     """Seconds to set, or None when the configured value is that long already and raising it would not help.
 
     The launcher's postmortem gives T >= 2 * (W + C_r + P*S + C_s): warm-up, restore, a whole checkpoint period of steps
-    and one save. W and C_r together are the measured time before the first step where clocks allow; P*S and C_s are left
-    out when the run saves nothing. A job killed before its first step needs twice the time that it had been setting up.
-    Rounded up to half hours, between one hour and a day.
+    and one save. W and C_r together are the measured time before the first step where clocks allow; P*S and C_s are
+    left out when the run saves nothing. A job killed before its first step needs twice the time that it had been
+    setting up, and the seed's value at least. Rounded up to half hours, between one hour and a day.
     """
     needed = _needed_s(progress)
     value = FALLBACK_TIMEOUT_S if needed is None else ceil(needed / _GRAIN_S) * _GRAIN_S

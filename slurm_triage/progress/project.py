@@ -36,8 +36,8 @@ def project(
     """Progress of one attempt. Steps are 0-based: a run of T steps is complete when step T-1 is.
 
     ``now`` (epoch seconds) only for a job that may still be alive. ``fact_kind`` maps rule ids to kinds of fact.
-    ``finished`` overrides "step T-1 was reached" where the caller knows better. ``setup_allowance_s`` replaces the seed's
-    30 minutes where healthy runs of the same model are known to need less or more (twice their setup time).
+    ``finished`` overrides "step T-1 was reached" where the caller knows better. ``setup_allowance_s`` replaces the
+    seed's 30 minutes where healthy runs of the same model are known to need less or more (twice their setup time).
     ``lost_steps`` of a live run are those that would be lost if it died now.
 
     ``last_step`` is the furthest that any rank logged, ``last_step_min`` the least; the true last step may be one or

@@ -25,10 +25,10 @@ class Accounting(Protocol):
     def jobs(self, ids: Sequence[str], *, since: float | None = None, until: float | None = None) -> dict[str, Job]:
         """The jobs with these ids, in one query.
 
-        ``ids``: raw ids (``28``), array tasks (``25_3``), whole arrays (``25``), het components (``29+1``) or whole het
-        jobs (``29``). The result is keyed by raw id; ``select`` finds what belongs to an id that was asked for. Ids that
-        accounting does not know are missing from the result. Give ``since`` (a time before the oldest of them was
-        submitted) whenever more than a few ids are asked for: without it the whole history is searched.
+        ``ids``: raw ids (``28``), array tasks (``25_3``), whole arrays (``25``), het components (``29+1``) or whole
+        het jobs (``29``). The result is keyed by raw id; ``select`` finds what belongs to an id that was asked for.
+        Ids that accounting does not know are missing from the result. Give ``since`` (a time before the oldest of
+        them was submitted) whenever more than a few ids are asked for: without it the whole history is searched.
         """
         ...
 
@@ -50,16 +50,15 @@ def display_id(job: Job) -> str | None:
 
 def select(jobs: Mapping[str, Job], asked: str) -> list[Job]:
     """Jobs of a result that an asked id means; a whole array or het job gives all of its parts, in raw id order."""
+    return sorted((job for job in jobs.values() if means(asked, job)), key=lambda job: int(job.job_id or 0))
+
+
+def means(asked: str, job: Job) -> bool:
+    """True if an id as people write it (``28``, ``25_3``, ``25``, ``29+1``) means this job."""
     array, underscore, task = asked.partition("_")
     leader, plus, offset = asked.partition("+")
-    found = []
-    for job in jobs.values():
-        if underscore:
-            wanted = job.array_job_id == array and job.array_task_id == task
-        elif plus:
-            wanted = job.het_job_id == leader and job.job_id == str(int(leader) + int(offset))
-        else:
-            wanted = asked in (job.job_id, job.array_job_id, job.het_job_id)
-        if wanted:
-            found.append(job)
-    return sorted(found, key=lambda job: int(job.job_id or 0))
+    if underscore:
+        return job.array_job_id == array and job.array_task_id == task
+    if plus:
+        return job.het_job_id == leader and offset.isdigit() and job.job_id == str(int(leader) + int(offset))
+    return asked in (job.job_id, job.array_job_id, job.het_job_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from slurm_triage.errors import AccountingError
 
@@ -14,7 +15,7 @@ DEFAULT_TIMEOUT_S = 60.0
 
 def run(argv: Sequence[str], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
     """Standard output of a Slurm command. Raises AccountingError with the command's own last words."""
-    name = os.path.basename(argv[0])
+    name = Path(argv[0]).name
     environment = {**os.environ, "TZ": "UTC", "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
     # Defaults of the person who happens to call us must not change what is asked.
     for variable in ("SACCT_FORMAT", "SACCT_FEDERATION", "SACCT_LOCAL", "SLURM_CLUSTERS", "SLURM_BITSTR_LEN"):

@@ -24,6 +24,7 @@ _FIELDS = {
     "reason": re.compile(r"^   JobState=\S+ Reason=(\S+)", re.MULTILINE),
     "restarts": re.compile(r"^   Requeue=\d+ Restarts=(\d+)", re.MULTILINE),
     "exit": re.compile(r"^   Requeue=.* ExitCode=(\d+:\d+)", re.MULTILINE),
+    "requested": re.compile(r"^   ReqNodeList=(\S+)", re.MULTILINE),
     "excluded": re.compile(r"^   ReqNodeList=\S+ ExcNodeList=(\S+)", re.MULTILINE),
     "failed_node": re.compile(r"^   FailedNode=(\S+)", re.MULTILINE),
     "stdout": re.compile(r"^   StdOut=(.+)$", re.MULTILINE),
@@ -40,6 +41,7 @@ class ControllerView:
     restarts: int | None = None
     exit_code: int | None = None
     exit_signal: int | None = None
+    requested_nodes: str | None = None
     excluded_nodes: str | None = None
     failed_node: str | None = None
     stdout: str | None = None
@@ -92,6 +94,7 @@ def parse(output: str, job_id: str) -> ControllerView | None:
         restarts=fields.number(values.get("restarts")),
         exit_code=code,
         exit_signal=signal,
+        requested_nodes=fields.text(values.get("requested")),
         excluded_nodes=fields.text(values.get("excluded")),
         failed_node=fields.text(values.get("failed_node")),
         stdout=fields.text(values.get("stdout")),
@@ -110,6 +113,7 @@ def merge(job: Job, view: ControllerView) -> Job:
     return replace(
         with_true_exit(job, view.exit_code, view.exit_signal),
         reason=view.reason,
+        requested_nodes=view.requested_nodes or job.requested_nodes,
         excluded_nodes=view.excluded_nodes or job.excluded_nodes,
         failed_node=job.failed_node or view.failed_node,
         stdout=job.stdout or expand.path(view.stdout, job),

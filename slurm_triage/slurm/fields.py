@@ -46,10 +46,11 @@ def gpus(tres: str | None) -> int | None:
     return int(match[1]) if match else None
 
 
-def minutes(value: str | None) -> float | None:
-    """Seconds in a number of minutes; None for UNLIMITED and Partition_Limit."""
-    count = number(value)
-    return None if count is None else count * 60.0
+def time_limit_s(minutes: str | None) -> float | None:
+    """Seconds in a number of minutes; None for UNLIMITED, Partition_Limit and the 365 days that the backfill scheduler
+    writes into jobs without a limit (seen on 22.05)."""
+    count = number(minutes)
+    return None if count is None or count == 365 * 24 * 60 else count * 60.0
 
 
 def epoch(value: str | None) -> float | None:

@@ -12,11 +12,14 @@ from slurm_triage.model.job import TERMINAL_STATES, AccountingSource, Job, JobSt
 from slurm_triage.slurm import expand, fields
 
 #: Columns that are asked for where the version has them. Rows are keyed by these names.
+# fmt: off
 COLUMNS = (
-    "jobid jobidraw jobname user uid gid account partition qos reservation cluster state reason exitcode"
-    " derivedexitcode submit start end elapsedraw timelimitraw nodelist nnodes failednode alloctres maxrss workdir stdout"
-    " stderr submitline comment admincomment reqnodes restarts"
-).split()
+    "jobid", "jobidraw", "jobname", "user", "uid", "gid", "account", "partition", "qos", "reservation", "cluster",
+    "state", "reason", "exitcode", "derivedexitcode", "submit", "start", "end", "elapsedraw", "timelimitraw",
+    "nodelist", "nnodes", "failednode", "alloctres", "maxrss", "workdir", "stdout", "stderr", "submitline", "comment",
+    "admincomment", "restarts",
+)
+# fmt: on
 
 #: A run that follows another of the same job id and user within this time is the same job, requeued. Slurm hands out
 #: an id again only after all others (67 million), or after its state was lost.
@@ -54,7 +57,9 @@ def _with_attempts(runs: list[Job]) -> Job:
         earlier.insert(0, run)
         follower = run
     # Versions before 24.11 have no Restarts column: the runs are counted.
-    numbered = tuple(replace(run, restarts=index if run.restarts is None else run.restarts) for index, run in enumerate(earlier))
+    numbered = tuple(
+        replace(run, restarts=index if run.restarts is None else run.restarts) for index, run in enumerate(earlier)
+    )
     return replace(last, earlier=numbered, restarts=len(earlier) if last.restarts is None else last.restarts)
 
 
@@ -88,7 +93,8 @@ def _job(row: Row, steps: list[Row], source: AccountingSource) -> Job:
         reservation=fields.text(row.get("reservation")),
         cluster=fields.text(row.get("cluster")),
         state=state,
-        reason=fields.text(row.get("reason")),
+        # Of a job that has run, accounting only tells why it had waited.
+        reason=fields.text(row.get("reason")) if start is None else None,
         exit_code=exit_code,
         exit_signal=exit_signal,
         derived_exit_code=derived_code,
@@ -97,7 +103,7 @@ def _job(row: Row, steps: list[Row], source: AccountingSource) -> Job:
         start=start,
         end=end,
         elapsed_s=None if elapsed is None else float(elapsed),
-        time_limit_s=fields.minutes(row.get("timelimitraw")),
+        time_limit_s=fields.time_limit_s(row.get("timelimitraw")),
         nodes=nodes,
         node_count=len(nodes) or fields.number(row.get("nnodes")),
         failed_node=fields.text(row.get("failednode")),
@@ -106,7 +112,6 @@ def _job(row: Row, steps: list[Row], source: AccountingSource) -> Job:
         submit_line=fields.text(row.get("submitline")),
         comment=fields.text(row.get("comment")),
         admin_comment=fields.text(row.get("admincomment")),
-        requested_nodes=fields.text(row.get("reqnodes")),
         steps=job_steps,
         source=source,
         final=state in TERMINAL_STATES and end is not None and all(step.end is not None for step in job_steps),

@@ -46,7 +46,9 @@ def main() -> int:
 
 def _run(cluster: Cluster, command: str, args: list[str]) -> int:
     if command == "run":
-        result = cluster.run(args[1:], user=args[0], cwd=cluster.home(args[0]) if args[0] != "root" else "/", check=False)
+        result = cluster.run(
+            args[1:], user=args[0], cwd=cluster.home(args[0]) if args[0] != "root" else "/", check=False
+        )
         print(result.stdout, end="")
         print(result.stderr, end="", file=sys.stderr)
         return result.returncode

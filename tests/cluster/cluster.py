@@ -17,15 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from slurm_triage.model.job import TERMINAL_STATES
 from tests.cluster import config
 from tests.cluster.layout import ACCOUNT, CHECKOUT, CLUSTER_NAME, USER_COMMENT, USERS, Layout
 from tests.cluster.processes import ClusterError, Processes
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: States after which a job does not come back.
-TERMINAL_STATES = frozenset(
-    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
-)
+OVER = TERMINAL_STATES - {"REQUEUED"}
 
 
 class Cluster:
@@ -68,7 +67,13 @@ class Cluster:
             variables.update(HOME=str(self.home(user)), USER=user, LOGNAME=user)
             variables.update(env or {})
         result = subprocess.run(
-            [*command, *argv], input=stdin, env=variables, text=True, capture_output=True, timeout=timeout_s, check=False
+            [*command, *argv],
+            input=stdin,
+            env=variables,
+            text=True,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
         )
         if check and result.returncode:
             raise ClusterError(f"{' '.join(argv)} ended with {result.returncode}: {result.stderr or result.stdout}")
@@ -121,7 +126,9 @@ class Cluster:
     def _make_users(self) -> None:
         for user, uid in USERS.items():
             if self.run(["id", user], check=False).returncode:
-                self.run(["useradd", "-M", "-d", self.home(user), "-u", str(uid), "-c", USER_COMMENT, "-s", "/bin/sh", user])
+                self.run(
+                    ["useradd", "-M", "-d", self.home(user), "-u", str(uid), "-c", USER_COMMENT, "-s", "/bin/sh", user]
+                )
             home = self.path(self.home(user))
             home.mkdir(parents=True, exist_ok=True)
             os.chown(home, self.uid(user), self.uid(user))
@@ -187,7 +194,9 @@ class Cluster:
         hostname = socket.gethostname().partition(".")[0]
         cgroup = self.memory_cgroup is not None
         etc = outside / "etc"
-        config.write_file(etc / "slurm.conf", config.slurm_conf(self.layout, hostname, memory_cgroup=cgroup, extra=extra))
+        config.write_file(
+            etc / "slurm.conf", config.slurm_conf(self.layout, hostname, memory_cgroup=cgroup, extra=extra)
+        )
         config.write_file(etc / "cgroup.conf", config.cgroup_conf(self.layout, memory_cgroup=cgroup))
         config.write_file(etc / "gres.conf", config.gres_conf(self.layout))
         for name in ("plugstack.conf", *(f"gpu{n}" for n in range(config.GPUS_PER_NODE))):
@@ -311,7 +320,7 @@ class Cluster:
         if cgroup is not None and cgroup.exists():
             for directory, _, _ in os.walk(cgroup, topdown=False):
                 with contextlib.suppress(OSError):  # a process of the node is still being torn down; reused at restore
-                    os.rmdir(directory)
+                    Path(directory).rmdir()
 
     def restore(self, node: str) -> None:
         """Start the node (again). Returns at once; slurmctld needs a moment to see it."""
@@ -404,13 +413,13 @@ class Cluster:
                 if array != job_id and array in job_ids and raw != array:
                     last.setdefault(array, [state, end])
             held = self.queue()
-            waiting = {raw for raw, state in held.items() if state not in TERMINAL_STATES}
+            waiting = {raw for raw, state in held.items() if state not in OVER}
             for job_id in job_ids:
                 state, end = last.get(job_id, ["", "Unknown"])
                 if end == "Unknown" or job_id in waiting or any(w.startswith(job_id + "_") for w in waiting):
                     return False
                 states[job_id] = state.partition(" ")[0]
-            return all(state in TERMINAL_STATES for state in states.values())
+            return all(state in OVER for state in states.values())
 
         self.wait_for(f"end of jobs {', '.join(job_ids)}", done, timeout_s, 0.3)
         return states

@@ -139,7 +139,11 @@ def _make(suite: str) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     command = ["mmdebstrap", "--mode=root", "--variant=apt", "--quiet", f"--include={PACKAGES}"]
     command.append("--keyring=/usr/share/keyrings/debian-archive-keyring.gpg")
-    for option in ('Acquire::Check-Valid-Until "false"', 'APT::Install-Recommends "false"', 'Acquire::Languages "none"'):
+    for option in (
+        'Acquire::Check-Valid-Until "false"',
+        'APT::Install-Recommends "false"',
+        'Acquire::Languages "none"',
+    ):
         command.append(f"--aptopt={option}")
     for option in ("force-unsafe-io", "path-exclude=/usr/share/doc/*", "path-exclude=/usr/share/locale/*"):
         command.append(f"--dpkgopt={option}")
@@ -150,7 +154,9 @@ def _make(suite: str) -> None:
     builder = RootCluster(partial)
     builder._prepare()
     try:
-        environment = {k: v for k, v in os.environ.items() if k in {"PIP_INDEX_URL", "PIP_PROXY"} or k.endswith("_proxy")}
+        environment = {
+            k: v for k, v in os.environ.items() if k in {"PIP_INDEX_URL", "PIP_PROXY"} or k.endswith("_proxy")
+        }
         environment["PIP_CERT"] = "/etc/ssl/certs/ca-certificates.crt"
         builder.run(["sh", f"{INSIDE_CHECKOUT}/tests/cluster/build-pyslurm"], env=environment, timeout_s=900)
     finally:
@@ -165,7 +171,9 @@ def _mirror() -> str:
     """The Debian mirror that this machine uses."""
     sources = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
     for path in sources:
-        found = re.search(r"^(?:deb|URIs:)\s.*?(https?://\S+/debian)/?(?:\s|$)", path.read_text() if path.is_file() else "", re.M)
+        found = re.search(
+            r"^(?:deb|URIs:)\s.*?(https?://\S+/debian)/?(?:\s|$)", path.read_text() if path.is_file() else "", re.M
+        )
         if found:
             return found[1]
     raise ClusterError("no Debian mirror in /etc/apt/sources.list or /etc/apt/sources.list.d")

@@ -93,7 +93,9 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario("work-dir-missing", "pwd", ("-D", "/no/such/directory", "-o", "/dev/null"), state="COMPLETED"),
         Scenario("time-limit", "sleep 300", ("-t", "1"), act=_end_now, state="TIMEOUT"),
         Scenario("cancelled", "sleep 300", act=_scancel, state="CANCELLED"),
-        Scenario("cancelled-term-trapped", "trap '' TERM; sleep 300 & wait; sleep 300", act=_scancel, state="CANCELLED"),
+        Scenario(
+            "cancelled-term-trapped", "trap '' TERM; sleep 300 & wait; sleep 300", act=_scancel, state="CANCELLED"
+        ),
         Scenario("cancelled-pending", "echo never", ("--hold",), when="PENDING", act=_scancel, state="CANCELLED"),
         Scenario("node-lost", "sleep 300", ("--no-requeue",), node=LOST, act=_lose_node, state="NODE_FAIL"),
         Scenario("requeued", FIRST_RUN, APPEND, act=_requeue, state="COMPLETED"),

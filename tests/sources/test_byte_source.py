@@ -427,17 +427,20 @@ class TestStandardInput:
         with open_source("-") as opened:
             assert drain(opened) == TEXT
 
-    def test_file(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("skip", [0, 1000])
+    def test_file(self, tmp_path: Path, skip: int) -> None:
         path = tmp_path / "x"
         path.write_bytes(TEXT)
         saved = os.dup(0)
         descriptor = os.open(path, os.O_RDONLY)
+        os.lseek(descriptor, skip, os.SEEK_SET)
         os.dup2(descriptor, 0)
         os.close(descriptor)
         try:
             with open_source("-") as opened:
                 assert opened.size_bytes == len(TEXT)
-                assert drain(opened) == TEXT
+                assert drain(opened) == TEXT[skip:]
+                assert opened.damaged is None
         finally:
             os.dup2(saved, 0)
             os.close(saved)

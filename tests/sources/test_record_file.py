@@ -313,27 +313,9 @@ class TestFile:
 
 
 KEYS = [
-    "job_id",
-    "state",
-    "reason",
-    "exit_code",
-    "exit_signal",
-    "derived_exit_code",
-    "start",
-    "end",
-    "submit",
-    "elapsed",
-    "elapsed_s",
-    "time_limit",
-    "nodes",
-    "restarts",
-    "steps",
-    "earlier",
-    "name",
-    "uid",
-    "step_id",
-    "node_count",
-    "max_rss_bytes",
+    *("job_id", "state", "reason", "exit_code", "exit_signal", "derived_exit_code", "start", "end", "submit"),
+    *("elapsed", "elapsed_s", "time_limit", "nodes", "restarts", "steps", "earlier", "name", "uid", "step_id"),
+    *("node_count", "max_rss_bytes"),
 ]
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 SLURMISH = st.from_regex(r"[0-9\-:\[\],nT+ ]{0,25}", fullmatch=True)
