@@ -163,9 +163,17 @@ def _start(facts: Mapping[str, list[Match]], first: int | None, steps: Sequence[
 def _step_clocks(
     all_series: Iterable[StepSeries], steps: Sequence[Step], sum_s: float | None, complete: bool
 ) -> StepClocks:
-    begin = None
+    """When the first completed step began and the last one ended.
+
+    The first line comes late: with asynchronous dispatch it appears only after the compilation, which is booked in a
+    later step (28.7 s in step 2 seen). Counting back from the last line covers that; the earlier of the two holds.
+    """
+    begins = []
     if steps and steps[0].time is not None:
-        begin = steps[0].time - (steps[0].seconds or 0.0)
+        begins.append(steps[0].time - (steps[0].seconds or 0.0))
+    if begins and complete and sum_s is not None and steps[-1].time is not None:
+        begins.append(steps[-1].time - sum_s)
+    begin = min(begins, default=None)
     ends = [t for s in all_series if s.steps and (t := s.steps[-1].time) is not None]
     return StepClocks(begin, max(ends, default=None), sum_s, complete)
 

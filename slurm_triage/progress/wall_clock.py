@@ -15,6 +15,8 @@ SETUP_ALLOWANCE_S = 1800.0
 _CLOCK_SLACK_S = 120.0
 #: A log without dates has clocks of day 0: good for differences only.
 _FIRST_DATED_S = 31_536_000.0
+#: Clocks without a year get one by guessing; what spans nearly a year was guessed wrong.
+_LONGEST_LOG_S = 300 * 86_400.0
 #: Sum of steps may exceed the wall time by rounding; beyond that the two do not belong together.
 _ROUNDING_S, _ROUNDING_SHARE = 5.0, 0.02
 
@@ -55,9 +57,15 @@ def read_wall_clock(
     """
     start, end = _job_span(attempt, job, now)
     wall_s, from_log = _wall(attempt, job, now, start, end)
+    if from_log and wall_s is not None and steps.complete and wall_s + _ROUNDING_S < (steps.sum_s or 0.0):
+        # Only a few lines carry a clock, and they do not span the run.
+        wall_s, from_log = None, False
     same_clock = _inside(steps, start, end)
-    origin = start if same_clock else attempt.start_time if from_log else None
-    setup_s = None if origin is None or steps.begin is None else max(0.0, steps.begin - origin)
+    setup_s = None
+    if steps.begin is not None and same_clock and start is not None:
+        setup_s = max(0.0, steps.begin - start)
+    elif steps.begin is not None and from_log and attempt.start_time is not None and attempt.start_time < steps.begin:
+        setup_s = steps.begin - attempt.start_time
     silence_s, basis = _silence(attempt, steps, end if same_clock else None, wall_s, setup_allowance_s)
     return WallClock(wall_s, setup_s, silence_s, basis, _unaccounted(wall_s, setup_s, steps))
 
@@ -86,7 +94,7 @@ def _wall(
     begin, finish = attempt.start_time, attempt.end_time
     if begin is not None and begin >= _FIRST_DATED_S and end is not None and end >= begin:
         finish = end
-    if begin is None or finish is None or finish < begin:
+    if begin is None or finish is None or not begin < finish < begin + _LONGEST_LOG_S:
         return None, False
     return finish - begin, True
 
@@ -106,8 +114,8 @@ def _silence(
     if steps.last is not None and end is not None:
         return max(0.0, end - steps.last), "clock"
     measured = None
-    if steps.last is not None and attempt.end_time is not None:
-        measured = max(0.0, attempt.end_time - steps.last)
+    if steps.last is not None and attempt.end_time is not None and attempt.end_time > steps.last:
+        measured = attempt.end_time - steps.last
     busy_s = steps.last - steps.begin if steps.last is not None and steps.begin is not None else None
     if busy_s is None and steps.complete:
         busy_s = steps.sum_s

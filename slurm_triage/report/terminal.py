@@ -196,6 +196,7 @@ def _evidence(view: _View, evidence: Evidence, document: Document) -> None:
     for reason in evidence.unseen:
         view.wrapped(reason)
     places = [plain(q.place + ("" if q.rank is None else f" rank {q.rank}")) for q in evidence.quotes]
+    places = [fit(place, view.width // 2 - 4) for place in places]
     gutter = max(map(columns, places), default=0)
     for quote, place in zip(evidence.quotes, places, strict=True):
         _quote(view, f"{_INDENT}{place}{' ' * (gutter - columns(place))} │ ", quote)
@@ -213,7 +214,7 @@ def _evidence(view: _View, evidence: Evidence, document: Document) -> None:
 def _quote(view: _View, head: str, quote: Quote) -> None:
     """The line, folded at the edge of the screen, with its place in front; then the lines that belong to it."""
     blank = " " * (columns(head) - 2) + "│ "
-    room = max(view.width - columns(head), MIN_WIDTH // 2)
+    room = view.width - columns(head)
     lines = wrap(quote.text, room, "", "")
     if len(lines) > MAX_QUOTE_LINES:
         lines = [*lines[: MAX_QUOTE_LINES - 1], fit(" ".join(lines[MAX_QUOTE_LINES - 1 :]), room)]

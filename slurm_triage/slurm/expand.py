@@ -26,7 +26,7 @@ def default_pattern(job: Job) -> str:
     return DEFAULT if job.array_task_id is None else DEFAULT_ARRAY
 
 
-def path(pattern: str | None, job: Job, *, user: str | None = None) -> str | None:
+def path(pattern: str | None, job: Job) -> str | None:
     """Absolute path of the batch script's output file. None if there is no pattern, the path is relative and the
     working directory is not known, or a form needs something that is not known about the job.
 
@@ -38,15 +38,18 @@ def path(pattern: str | None, job: Job, *, user: str | None = None) -> str | Non
     if "\\" in pattern:
         name: str | None = pattern.replace("\\", "")
     else:
-        name = _expand(pattern, _values(job, user))
-    if name is None:
-        return None
-    if name.startswith("/"):
-        return name
+        name = _expand(pattern, _values(job))
+    return absolute(name, job)
+
+
+def absolute(name: str | None, job: Job) -> str | None:
+    """A file name as the job's own working directory makes it."""
+    if not name or name.startswith("/"):
+        return name or None
     return str(PurePosixPath(job.work_dir) / name) if job.work_dir else None
 
 
-def _values(job: Job, user: str | None) -> dict[str, str | None]:
+def _values(job: Job) -> dict[str, str | None]:
     task = job.array_task_id if job.array_task_id is not None else NO_TASK
     return {
         "%": "%",
@@ -59,7 +62,7 @@ def _values(job: Job, user: str | None) -> dict[str, str | None]:
         "n": "0",
         "s": "batch",
         "t": "0",
-        "u": user or job.user,
+        "u": job.user,
         "x": job.name,
     }
 

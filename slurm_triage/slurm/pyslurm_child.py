@@ -131,8 +131,13 @@ def text(value: Any) -> str:
 
 def shown_id(job: Any) -> str:
     """``25_3`` for array tasks, ``29+1`` for parts of het jobs."""
-    array_id, task = get(job, "array_id"), get(job, "array_task_id")
-    if array_id is not None and task is not None:
+    array_id = get(job, "array_id")
+    if array_id:
+        task = get(job, "array_task_id")
+        if task is None:
+            # pyslurm takes task 0 for none; tasks that have not been started share one record.
+            waiting = get(job, "array_tasks_waiting")
+            return f"{array_id}_[{waiting}]" if waiting else f"{array_id}_0"
         return f"{array_id}_{task}"
     leader = get(job, "heterogeneous_id")
     return f"{leader}+{job.id - leader}" if leader else str(job.id)

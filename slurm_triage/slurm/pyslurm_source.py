@@ -78,6 +78,10 @@ class PyslurmAccounting:
         return self._complete(wanted)
 
     def recent(self, since: float, until: float) -> Iterator[Job]:
+        if self._sacct is not None:
+            # pyslurm sees neither runs that were requeued nor jobs cancelled before they were eligible.
+            yield from self._sacct.recent(since, until)
+            return
         found = record.build(self._ask({"since": since, "until": until}), self.name)
         ended = {r: j for r, j in found.items() if j.is_terminal and j.end is not None and since <= j.end <= until}
         yield from self._complete(ended).values()

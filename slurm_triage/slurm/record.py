@@ -117,10 +117,10 @@ def _job(row: Row, steps: list[Row], source: AccountingSource) -> Job:
         final=state in TERMINAL_STATES and end is not None and all(step.end is not None for step in job_steps),
         cancelled_by_uid=cancelled_by,
     )
+    # sacct stores what the user wrote; pyslurm has expanded it.
+    path = expand.absolute if source == "pyslurm" else expand.path
     return replace(
-        job,
-        stdout=expand.path(fields.text(row.get("stdout")), job),
-        stderr=expand.path(fields.text(row.get("stderr")), job),
+        job, stdout=path(fields.text(row.get("stdout")), job), stderr=path(fields.text(row.get("stderr")), job)
     )
 
 

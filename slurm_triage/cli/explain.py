@@ -1,0 +1,107 @@
+"""Show how a verdict came about: rules that fired, roles, what was set aside and why; or what a single line would match."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from slurm_triage.cli.table import bold, dim, printable
+from slurm_triage.errors import UsageError
+from slurm_triage.locate import locate
+from slurm_triage.model.diagnosis import Finding
+from slurm_triage.model.job import NO_JOB
+from slurm_triage.model.report import Report
+from slurm_triage.pipeline import Engine, triage
+from slurm_triage.rules.match_text import explain_line
+from slurm_triage.slurm.record_file import load_record
+
+_ROLE_ORDER = ("root", "contributor", "consequence", "teardown", "context")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", nargs="?", help="log, job directory or job id")
+    parser.add_argument("--line", metavar="TEXT", help="explain one line of log text instead of a job")
+    parser.add_argument("--accounting", metavar="FILE", help="the job's accounting record as JSON")
+    parser.add_argument("--outputs", metavar="DIR", help="where jobs are looked up by id")
+
+
+def run(args: argparse.Namespace) -> int:
+    if (args.job is None) == (args.line is None):
+        raise UsageError("name either a job or --line TEXT")
+    engine = Engine.load()
+    if args.line is not None:
+        return _explain_line(args.line, engine)
+    job = load_record(args.accounting) if args.accounting else NO_JOB
+    outputs = Path(args.outputs) if args.outputs else None
+    report = triage(job, locate(args.job, outputs=outputs, job=job), engine)
+    for line in explanation(report):
+        print(line)
+    return 0
+
+
+def explanation(report: Report) -> list[str]:
+    """The whole reasoning as lines for a terminal."""
+    diagnosis = report.diagnosis
+    lines = [bold(f"{diagnosis.status}: {_verdict(report)}", sys.stdout), ""]
+    if diagnosis.chain:
+        lines.append(bold("Causal chain", sys.stdout))
+        lines.extend(f"  {number}. {printable(text)}" for number, text in enumerate(diagnosis.chain, 1))
+        lines.append("")
+    lines.append(bold("Findings, by role", sys.stdout))
+    for role in _ROLE_ORDER:
+        lines.extend(_finding(f) for f in diagnosis.findings if f.role == role)
+    if not diagnosis.findings:
+        lines.append("  none")
+    if diagnosis.suppressed:
+        lines += ["", bold("Matched, but set aside", sys.stdout)]
+        lines.extend(f"  {rule}: {reason}" for rule, reason in diagnosis.suppressed)
+    if diagnosis.harmless:
+        lines += ["", bold("Known to be harmless", sys.stdout)]
+        lines.extend(f"  {rule}: {count} line(s)" for rule, count in diagnosis.harmless)
+    lines += ["", bold("Numbers the verdict rests on", sys.stdout), *_numbers(report)]
+    return lines
+
+
+def _verdict(report: Report) -> str:
+    primary = report.diagnosis.primary
+    if primary is None:
+        return "no failure found"
+    return printable(f"{primary.cls} ({primary.confidence} confidence): {primary.title}")
+
+
+def _finding(finding: Finding) -> str:
+    where = f" rank {finding.rank}" if finding.rank is not None else ""
+    step = f" after step {finding.step}" if finding.step is not None else ""
+    place = ""
+    if finding.match is not None:
+        first = finding.match.first
+        place = f" line {first.line}" if first.line is not None else f" byte {first.offset}"
+    head = f"  {finding.role:12} {finding.cls:20} {finding.rule}{where}{step}{place}"
+    why = f"\n{'':15}{dim(finding.why, sys.stdout)}" if finding.why else ""
+    return printable(head) + f": {printable(finding.title)}" + why
+
+
+def _numbers(report: Report) -> list[str]:
+    progress = report.progress
+    pairs = [
+        ("last step", progress.last_step),
+        ("total steps", progress.total_steps),
+        ("silence before the end (s)", progress.silence_s),
+        ("wall time (s)", progress.wall_s),
+        ("sum of step times (s)", progress.sum_step_s),
+        ("unaccounted time (s)", progress.unaccounted_s),
+        ("accounting", f"{report.job.source}, state {report.job.state or 'unknown'}"),
+    ]
+    return [f"  {name}: {'unknown' if value is None else value}" for name, value in pairs]
+
+
+def _explain_line(text: str, engine: Engine) -> int:
+    matches = explain_line(text, engine.ruleset, engine.matcher)
+    if not matches:
+        print("no rule matches this line")
+        return 0
+    for match in matches:
+        verdict = f"does not count: {match.rejected}" if match.rejected else f"{match.rule.cls} ({match.rule.role})"
+        print(f"{match.rule.id}: {verdict}; {match.rule.title}")
+    return 0
