@@ -25,6 +25,7 @@ from slurm_triage.progress.throughput import throughput
 from slurm_triage.report.fill_next_steps import with_next_steps
 from slurm_triage.rules.load import load_rules
 from slurm_triage.rules.matcher import Matcher
+from slurm_triage.telemetry.node_snapshots import with_node_snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ def triage_path(
 
 def triage(job: Job, files: JobFiles, engine: Engine, *, now: float | None = None) -> Report:
     """Report on one job whose files are known. ``now`` matters for live jobs only; default: the clock."""
+    files = with_node_snapshots(files)
     facts = read_logs(files, engine.ruleset, engine.matcher)
     if now is None and job.state in LIVE_STATES:
         now = time.time()

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from slurm_triage.cli.table import bold, dim, printable
+from slurm_triage.cli.text_table import bold, dim, printable
 from slurm_triage.errors import UsageError
 from slurm_triage.locate import locate
 from slurm_triage.model.diagnosis import Finding

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from slurm_triage.cli.table import bold, dim, pick_fields, printable, render
+from slurm_triage.cli.text_table import bold, dim, pick_fields, printable, render
 from slurm_triage.errors import NotFoundError, PartialResultError
 from slurm_triage.model.rule import FACT, FailureClass, Rule, StepDialect
 from slurm_triage.rules.load import load_rules, overlay_dirs

@@ -18,6 +18,9 @@ from slurm_triage.model.facts import AttemptFacts, StepSeries
 _ABORT = "SIGABRT"
 #: Signals that no message from a peer brings about: a survivor exits or aborts, it does not crash.
 _CRASHES = ("SIGSEGV", "SIGKILL", "SIGBUS", "SIGILL", "SIGFPE")
+#: ``Finding.why`` of verdicts that rest on what is missing from the log.
+ONLY_CONSEQUENCES = "only its consequences are in the log"
+UNANSWERED = "a warning that was never taken back, and nothing came after it"
 #: ``Finding.rule`` of a silent stall, which no line shows.
 STALL_RULE = "stall"
 #: The step line of step N is printed when N+1 is on its way, and some loops print two late.
@@ -169,6 +172,7 @@ def choose(findings: Sequence[Finding]) -> Cause:
         or _first(f for f in roots if f.cls in STOPS)
         or _first(f for f in roots if f.cls in OUTCOMES)
         or _promoted(findings)
+        or _unanswered(findings)
     )
     if primary is None:
         return Cause(None, tuple(findings))
@@ -199,7 +203,7 @@ def _promoted(findings: Sequence[Finding]) -> Finding | None:
     # Losing the coordinator is a failure with a name; losing any other peer only says that somebody is gone.
     lost = _first(f for f in findings if f.role == "consequence" and f.cls in {"coordination-fail", "heartbeat-timeout"})
     if lost is not None:
-        return replace(lost, role="root", why="only its consequences are in the log")
+        return replace(lost, role="root", why=ONLY_CONSEQUENCES)
     first = _first(f for f in findings if f.role == "consequence")
     if first is None:
         return None
@@ -211,8 +215,14 @@ def _promoted(findings: Sequence[Finding]) -> Finding | None:
         title=f"a rank ended without a message; {len(telling)} other rank(s) lost the connection to it",
         step=first.step,
         match=first.match,
-        why="only its consequences are in the log",
+        why=ONLY_CONSEQUENCES,
     )
+
+
+def _unanswered(findings: Sequence[Finding]) -> Finding | None:
+    """A warning that something may be stuck, never taken back, and nothing after it."""
+    first = _first(f for f in findings if f.role == "contributor" and f.cls in SYMPTOMS and f.match is not None)
+    return replace(first, role="root", why=UNANSWERED) if first is not None else None
 
 
 def _final_role(finding: Finding, primary: Finding) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,7 @@ def sort_matches(attempt: AttemptFacts, ruleset: RuleSet) -> Sorted:
     for match in (*attempt.matches, *attempt.facts):
         by_rule.setdefault(match.rule, []).append(match)
     last_steps = {s.rank: s.steps[-1].seq for s in attempt.series if s.steps}
+    excused = [m.first.text for m in attempt.matches if m.rule in rules and rules[m.rule].cls == HARMLESS]
     findings: list[Finding] = []
     suppressed: list[tuple[str, str]] = []
     harmless: dict[str, int] = {}
@@ -43,7 +45,7 @@ def sort_matches(attempt: AttemptFacts, ruleset: RuleSet) -> Sorted:
             continue
         reason = _unmet(rule, match, by_rule) or _resolved(rule, match, by_rule, last_steps)
         if reason is None:
-            reason = _subsumed(match, rules, by_rule)
+            reason = _subsumed(match, rules, by_rule) or _ends_harmlessly(match, excused)
         if reason is not None:
             suppressed.append((rule.id, reason))
             continue
@@ -89,6 +91,14 @@ def _subsumed(match: Match, rules: Mapping[str, Rule], by_rule: Mapping[str, Seq
     return None
 
 
+def _ends_harmlessly(match: Match, excused: Sequence[str]) -> str | None:
+    """A traceback that ends in an error known to be harmless is harmless itself."""
+    exception = final_exception(match.block) if match.block else None
+    if exception is not None and any(exception in text for text in excused):
+        return "it ends in an error that is known to be harmless"
+    return None
+
+
 def _finding(rule: Rule, match: Match, attempt: AttemptFacts) -> Finding:
     title = fill_title(rule.title, match)
     if match.block and rule.cls == "python-exception":
@@ -108,17 +118,24 @@ def _finding(rule: Rule, match: Match, attempt: AttemptFacts) -> Finding:
     )
 
 
+_PLACEHOLDER = re.compile(r"\{(\w+)(?:\|([^{}]*))?\}")
+_PARENTHESES = re.compile(r"\s*\([^()]*\{\w+\}[^()]*\)")
+
+
 def fill_title(template: str, match: Match) -> str:
-    """The rule's title with its captures filled in; a placeholder without a value becomes "?"."""
+    """The rule's title with its captures filled in. ``{name|text}`` falls back to text; a parenthesis whose capture is
+    missing is left out; any other missing capture becomes "?"."""
     if "{" not in template:
         return template
-    title = template
-    for name, value in match.captures.items():
-        title = title.replace("{" + name + "}", value[:80])
-    while "{" in title and "}" in title[title.index("{") :]:
-        start = title.index("{")
-        title = title[:start] + "?" + title[title.index("}", start) + 1 :]
-    return title[:_MAX_TITLE_CHARS]
+
+    def value(found: re.Match[str]) -> str:
+        return match.captures.get(found[1], found[2] if found[2] is not None else "?")[:80]
+
+    def parenthesis(found: re.Match[str]) -> str:
+        names = [name for name, _ in _PLACEHOLDER.findall(found[0])]
+        return found[0] if all(name in match.captures for name in names) else ""
+
+    return _PLACEHOLDER.sub(value, _PARENTHESES.sub(parenthesis, template))[:_MAX_TITLE_CHARS]
 
 
 def with_role(finding: Finding, role: str, why: str) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slurm_triage.diagnosis.cause import ONLY_CONSEQUENCES, UNANSWERED
 from slurm_triage.diagnosis.classes import OUTCOMES, STOPS, SYMPTOMS, WITNESSES, level
 from slurm_triage.diagnosis.completion import End
 from slurm_triage.diagnosis.stall import Stall
@@ -21,7 +22,7 @@ def confidence_of(cause: Finding, findings: Sequence[Finding], stall: Stall | No
         return "high" if end.ended else "medium"
     if cause.cls in OUTCOMES:
         return "medium" if cause.cls != "unknown-death" else "low"
-    if cause.why == "only its consequences are in the log":
+    if cause.why in {ONLY_CONSEQUENCES, UNANSWERED}:
         return "low"
     if cause.cls in SYMPTOMS:
         return "medium" if stall is not None or rivals else "high" if end.ended else "medium"

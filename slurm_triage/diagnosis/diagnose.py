@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from slurm_triage.diagnosis import advice, heartbeat, narrative, ranks, refine, special, status, suspects
+from slurm_triage.diagnosis import advice, culprit, heartbeat, narrative, ranks, refine, special, status, suspects
 from slurm_triage.diagnosis.cause import STALL_RULE, assign_roles, choose
-from slurm_triage.diagnosis.classes import STOPS, SYMPTOMS
+from slurm_triage.diagnosis.classes import STOPS
 from slurm_triage.diagnosis.cluster_map import job_nodes, node_of
 from slurm_triage.diagnosis.completion import End, read_end
 from slurm_triage.diagnosis.conditions import sort_matches
@@ -215,7 +215,9 @@ def _unexplained(evidence: Evidence, end: End) -> Finding | None:
         if failed is not None:
             return Finding("stage-fail", "root", "stage", f"stage {failed.name} failed (exit {failed.exit_code})")
         return Finding("unknown-death", "root", "completion", "the job failed and nothing in the log says why")
-    started = attempt.header.job_id is not None or progress.total_steps is not None or bool(attempt.rank_hosts)
+    # A log of an unknown program may simply be a part of a longer one. The launcher always ends with a summary, and a
+    # run that announced its number of steps did not get there.
+    started = attempt.header.job_id is not None or "steps" in attempt.config or bool(attempt.rank_hosts)
     if not started or not evidence.facts.attempts:
         return None
     return Finding("unknown-death", "root", "completion", "the log ends without a summary and without an error", step=progress.last_step)
@@ -260,13 +262,9 @@ def _primary(
     known = classes.get(cause.cls)
     rule = evidence.ruleset.by_id(cause.rule)
     same = sorted({f.rank for f in found if f.cls == cause.cls and f.role == "root" and f.rank is not None})
-    rank = cause.rank
-    if cause.cls in SYMPTOMS and cause.match is not None:
-        # A detector names the rank that did not answer, not itself.
-        accused = heartbeat.accused_tasks(cause)
-        if len(accused) == 1:
-            rank = accused[0]
-            same = [rank]
+    rank = culprit.culprit_rank(cause, found, evidence.attempt)
+    if rank is not None and rank != cause.rank:
+        same = [rank]
     by_rule = rule.stage if rule is not None else None
     open_stages = [s.name for s in evidence.attempt.stages if s.result in {"failed", "timeout", "running"}]
     stage: str | None = open_stages[-1] if open_stages else by_rule

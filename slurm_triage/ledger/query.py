@@ -13,7 +13,7 @@ import orjson
 from slurm_triage.ledger import index
 from slurm_triage.ledger.frame import Frame
 from slurm_triage.ledger.read import ReadCounts, Snapshot, load, newest_of, records, snapshot
-from slurm_triage.ledger.record import LedgerRecord, from_dict
+from slurm_triage.ledger.record import LedgerRecord, from_dict, to_dict
 from slurm_triage.ledger.segment import Segment
 from slurm_triage.model.nodelist import expand
 
@@ -107,6 +107,12 @@ def select(
     for record in records(snap, _needle(wanted), lambda values: _cheap(values, wanted)):
         if not nodes or not nodes.isdisjoint(record.node_names):
             yield record
+
+
+def matches(record: LedgerRecord, wanted: Filter) -> bool:
+    """Does one record fit?"""
+    nodes_fit = not wanted.nodes or not frozenset(wanted.nodes).isdisjoint(record.node_names)
+    return nodes_fit and _cheap(to_dict(record), wanted)
 
 
 def _may_hold(segment: Segment, since: float | None) -> bool:

@@ -158,16 +158,17 @@ def _shared(
     keys = {r.key for r in affected}
     others = [r for r in history if r.key not in keys]
     shared = []
-    for what, values in (
+    traits: tuple[tuple[str, Callable[[LedgerRecord], Iterable[str | None]]], ...] = (
         ("node", lambda r: r.node_names),
-        ("switch", lambda r: {s for s in map(switch_of, r.node_names) if s}),
+        ("switch", lambda r: {switch_of(node) for node in r.node_names}),
         ("partition", lambda r: (r.partition,)),
         ("user", lambda r: (r.user,)),
         ("account", lambda r: (r.account,)),
         ("image", lambda r: (r.image,)),
         ("model", lambda r: (r.model,)),
         ("file system", lambda r: (_mount(r.job_dir),)),
-    ):  # type: tuple[str, Callable[[LedgerRecord], Iterable[str | None]]]
+    )
+    for what, values in traits:
         counts: dict[str, int] = {}
         for record in affected:
             for value in set(values(record)):

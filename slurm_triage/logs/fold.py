@@ -33,6 +33,7 @@ def fold_attempt(
         for rank, host in tally.rank_hosts.items():
             rank_hosts.setdefault(rank, host)
     times = [t for tally in tallies for t in (tally.first_time, tally.last_time) if t is not None]
+    times.extend(t.time for t in tails if t.time is not None)
     by_kind = _by_kind(facts, kinds)
     cancellations = tuple(_cancellation(f) for f in by_kind.get("cancel", ()))
     return AttemptFacts(

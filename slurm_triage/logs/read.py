@@ -114,7 +114,7 @@ def _with_rank(tally: AttemptTally, rank: int | None) -> AttemptTally:
 
 
 def _tails(file: _ReadFile, rank: int | None) -> Sequence[RankTail]:
-    return rank_tails(file.scan.tail, file.scan.bytes_scanned, 0, file.scan.labels, rank)
+    return rank_tails(file.scan.tail, file.scan.bytes_scanned, file.scan.labels, rank, file.scan.clock)
 
 
 def _is_binary(scan: FileScan) -> bool:

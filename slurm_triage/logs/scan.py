@@ -56,7 +56,7 @@ class FileScan:
         self._dialects = [CompiledDialect(d) for d in ruleset.dialects]
         self._file = file
         self._seq_base = seq_base
-        self._clock = Clock(latest)
+        self.clock = Clock(latest)
         self._default_node = default_node
         self._labels: LabelFormat | None = None
         self._cursor = StepCursor({}, None)
@@ -86,7 +86,7 @@ class FileScan:
         with memoryview(data) as view:
             hits = self._matcher.scan(view[:end])
         dialects = [(i, self._dialects[i]) for i in sorted(hits.dialects)]
-        steps = find_steps(data, emit_to, dialects, self.labels, self._clock.read) if dialects else []
+        steps = find_steps(data, emit_to, dialects, self.labels, self.clock.read) if dialects else []
         self._cursor.load([event for event, _, _ in steps])
         taken = 0
         counted_to, lines_before, counting = 0, 0, window.base < COUNT_LINES_BYTES
@@ -186,7 +186,7 @@ class FileScan:
     def _take_text(
         self, spot: _Spot, line: Line, shift: int, data: bytearray, end: int, base: int, line_number: int | None
     ) -> None:
-        moment = self._clock.read(line.text)
+        moment = self.clock.read(line.text)
         self.attempt.saw_time(moment)
         if moment is not None:
             self._last_rank_time[line.rank] = moment

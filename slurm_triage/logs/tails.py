@@ -7,35 +7,44 @@ from slurm_triage.logs.line import LabelFormat, parse
 from slurm_triage.model.facts import RankTail
 
 MAX_RANKS = 4096
-#: Last words are looked for in this much of the end of a file: 1 MiB holds the end of some thousand ranks.
+#: Last words are looked for in this many lines of the end of a file: they hold the end of some thousand ranks.
 _MAX_LINES = 20_000
+_MAX_TEXT_CHARS = 400
 
 
 def rank_tails(
-    tail: bytes, file_end: int, seq_base: int, labels: LabelFormat, rank_of_file: int | None
+    tail: bytes, file_end: int, labels: LabelFormat, rank_of_file: int | None, clock: Clock
 ) -> tuple[RankTail, ...]:
-    """Last non-empty line of each rank in ``tail``, the last bytes of a file that ends at offset ``file_end``."""
-    clock = Clock()
+    """Last line with text of each rank in ``tail``, the last bytes of a file that ends at offset ``file_end``.
+
+    ``clock`` has read the file up to its end. Lines are read backwards, so none is later than the last one.
+    """
+    end: float | None = None
     found: dict[int | None, RankTail] = {}
     counts: dict[int | None, int] = {}
     position = len(tail)
-    lines = 0
-    while position > 0 and lines < _MAX_LINES:
+    for _ in range(_MAX_LINES):
+        if position <= 0:
+            break
         start = tail.rfind(b"\n", 0, position - 1) + 1 if position > 1 else 0
         raw = tail[start:position].rstrip(b"\r\n")
-        lines += 1
-        if raw.strip():
-            rank, rest = labels.split(raw[-4096:] if labels.width is None else raw)
-            if rank is None:
-                rank = rank_of_file
-            counts[rank] = counts.get(rank, 0) + 1
-            if rank not in found and len(found) < MAX_RANKS and rest.strip():
-                line = parse(raw.rsplit(b"\r", 1)[-1] if labels.width is None else raw, labels)
-                if line.body.strip() and not line.is_echo:
-                    found[rank] = RankTail(
-                        rank, line.text[:400], seq_base + file_end - len(tail) + start, clock.read(line.text), 0
-                    )
         position = start
+        if not raw.strip():
+            continue
+        rank, rest = labels.split(raw)
+        rank = rank_of_file if rank is None else rank
+        counts[rank] = counts.get(rank, 0) + 1
+        if rank in found or len(found) >= MAX_RANKS or not rest.strip():
+            continue
+        # Of a progress bar only the last state counts; it carries no label of its own.
+        line = parse(raw if labels.width is not None else raw.rsplit(b"\r", 1)[-1], labels)
+        if not line.body.strip() or line.is_echo:
+            continue
+        moment = clock.read(line.text)
+        end = moment if end is None else end
+        if moment is not None and end is not None:
+            moment = min(moment, end)
+        found[rank] = RankTail(rank, line.text[:_MAX_TEXT_CHARS], file_end - len(tail) + start, moment, 0)
     return tuple(
         RankTail(t.rank, t.text, t.seq, t.time, counts[rank])
         for rank, t in sorted(found.items(), key=lambda i: (i[0] is not None, i[0] or 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-FileRole = Literal["primary", "rank", "ray-worker", "stderr"]
+FileRole = Literal["primary", "rank", "ray-worker", "stderr", "node"]
 
 
 @dataclass(frozen=True, slots=True)

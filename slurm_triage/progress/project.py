@@ -58,7 +58,7 @@ def project(
     times = step_times(steps)
     step_time = None if first is None else steady_step_time(times, first, plan)
     sum_s, complete = sum_of_steps(reference, times) if reference is not None else (None, False)
-    clocks = _step_clocks(same, steps, sum_s, complete)
+    clocks = _step_clocks(same, () if start == "unknown" else steps, sum_s, complete)
     wall = read_wall_clock(attempt, job, now, clocks, setup_allowance_s)
 
     # Weights loaded for a run that counts from 0 again are no step of this run.
@@ -167,6 +167,7 @@ def _step_clocks(
 
     The first line comes late: with asynchronous dispatch it appears only after the compilation, which is booked in a
     later step (28.7 s in step 2 seen). Counting back from the last line covers that; the earlier of the two holds.
+    Without ``steps`` (a log whose beginning is missing) there is no beginning.
     """
     begins = []
     if steps and steps[0].time is not None:

@@ -55,16 +55,18 @@ _SIGNATURE = re.compile(r"((?:[?&]sig|signature)=)[\w%+/=.-]{8,}", re.IGNORECASE
 _NETRC = re.compile(r"(\blogin\s{1,4}[^\s]{1,80}\s{1,4}password\s{1,4})\S+", re.IGNORECASE)
 _LOGIN_OPTION = re.compile(r"(\blogin\b[^\n|;]{0,200}?\s-p[\s=]{0,4})[^\s=]\S*", re.IGNORECASE)
 
-_SECRET_NAME = (
-    r"(?P<token>tokens?(?!i[sz]))|secrets?|passw(?:or)?ds?|passphrases?|(?<=[_-])pass(?=\s{0,4}[=:])|credentials?"
+_SECRET_WORD = (
+    r"secrets?|passw(?:or)?ds?|passphrases?|credentials?"
     r"|(?:api|access|account|auth|encryption|license|private|secret|shared|signing|ssh|deploy)[_-]?keys?"
-    r"|(?P<key>key(?=\s?=))|(?<=_)auth(?==)"
+)
+_SECRET_NAME = (
+    rf"(?P<token>tokens?(?!i[sz]))|{_SECRET_WORD}|(?<=[_-])pass(?=\s{{0,4}}[=:])|(?P<key>key(?=\s?=))|(?<=_)auth(?==)"
 )
 _SEPARATOR = r"\\?[\"']?\s{0,4}(?:=>|==?|:)\s{0,4}"
 _KEYED = re.compile(rf"(?:{_SECRET_NAME})(?P<rest>[\w.\[\]-]{{0,40}}){_SEPARATOR}", re.IGNORECASE)
-_OPTION_NAME = r"tokens?|secrets?|passw(?:or)?ds?|passphrases?|credentials?|api-?keys?|access-?keys?"
 _OPTION = re.compile(
-    rf"(?<![^\s\"'=])--?[\w-]{{0,40}}?(?:{_OPTION_NAME})(?P<rest>(?:-\w{{1,20}})?)\s{{1,4}}(?=[^\s-])", re.IGNORECASE
+    rf"(?<![^\s\"'=])--?[\w-]{{0,40}}?(?:tokens?|{_SECRET_WORD})(?P<rest>(?:[_-]\w{{1,20}})?)\s{{1,4}}(?=[^\s-])",
+    re.IGNORECASE,
 )
 #: The value of a named secret: quoted (also with escaped quotes), or up to the next blank.
 _VALUE = re.compile(
@@ -120,7 +122,7 @@ def _redact_value(value: Any, key: str) -> Any:
         return redact_text(value, emails=key not in COMMAND_KEYS)
     if isinstance(value, Mapping):
         inherited = key in COMMAND_KEYS or key == "evidence"
-        inner = {name: _redact_value(item, key if inherited else name) for name, item in value.items()}
+        inner = {redact_text(name): _redact_value(item, key if inherited else name) for name, item in value.items()}
         return _redact_keyed_items(_with_block(value, inner))
     if isinstance(value, list):
         if value and key in {"block", "evidence"}:

@@ -102,9 +102,7 @@ def write_beside(report: Report, *, share: bool = False) -> tuple[str, ...]:
     directory, stem = place_for(report.files)
     written = write_report(directory, report, stem=stem, share=share)
     if written.newer_kept:
-        raise PartialResultError(
-            f"{directory!r} holds a newer report of this job, which was kept; remove it to go back."
-        )
+        raise PartialResultError(f"{directory!r} holds a newer report of this job; remove that one first to go back.")
     return written.paths
 
 

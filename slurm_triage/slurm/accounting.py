@@ -42,9 +42,12 @@ class Accounting(Protocol):
 
 
 def display_id(job: Job) -> str | None:
-    """The id people use: ``25_3`` for an array task, else the raw id."""
+    """The id people use, and the only one that means this job alone to every command of Slurm: ``25_3`` for an array
+    task, ``29+1`` for a part of a het job, else the raw id."""
     if job.array_job_id is not None and job.array_task_id is not None:
         return f"{job.array_job_id}_{job.array_task_id}"
+    if job.het_job_id is not None and job.job_id is not None:
+        return f"{job.het_job_id}+{int(job.job_id) - int(job.het_job_id)}"
     return job.job_id
 
 

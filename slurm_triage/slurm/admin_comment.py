@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from slurm_triage.errors import AccountingError
 from slurm_triage.model.job import Job
 from slurm_triage.slurm import command
+from slurm_triage.slurm.accounting import display_id
 
 #: As much as a table row can show.
 MAX_CHARACTERS = 200
@@ -26,20 +27,15 @@ def plain(text: str) -> str:
     return "".join(c if " " <= c <= "~" else "?" for c in line)[:MAX_CHARACTERS]
 
 
-def job_argument(job: Job) -> str:
-    """How sacctmgr is told this job and no other: the raw id of one array task means the whole array."""
-    if job.array_job_id is not None and job.array_task_id is not None:
-        return f"{job.array_job_id}_{job.array_task_id}"
-    if job.het_job_id is not None and job.job_id is not None:
-        return f"{job.het_job_id}+{int(job.job_id) - int(job.het_job_id)}"
-    if job.job_id is None:
-        raise AccountingError("a job without an id cannot get a comment; give the job's id")
-    return job.job_id
-
-
 def write(job: Job, text: str, sacctmgr: Sequence[str] = ("sacctmgr",)) -> None:
-    """Set AdminComment of the job's last run. Raises AccountingError (the site may not allow it)."""
-    where = ["modify", "job", "where", f"jobid={job_argument(job)}"]
+    """Set AdminComment of the job's last run. Raises AccountingError (the site may not allow it).
+
+    The job is named by its display id: the raw id of one array task means the whole array to sacctmgr.
+    """
+    job_id = display_id(job)
+    if job_id is None:
+        raise AccountingError("a job without an id cannot get a comment; give the job's id")
+    where = ["modify", "job", "where", f"jobid={job_id}"]
     if job.cluster is not None:
         where.append(f"cluster={job.cluster}")
     command.run([*sacctmgr, "-i", *where, "set", f"AdminComment={plain(text)}"], timeout_s=TIMEOUT_S)

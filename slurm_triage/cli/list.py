@@ -1,0 +1,131 @@
+"""Table of triaged jobs, with sacct's flags. Without -j and -S: the last 7 days."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import orjson
+
+from slurm_triage.cli.source import add_ledger, add_style, clusters, roots, style, warn_of_damage, words
+from slurm_triage.cli.table import Column, parse_fields, print_table
+from slurm_triage.ledger.query import Filter, by_job, matches, parse_nodes, parse_states, select
+from slurm_triage.ledger.read import ReadCounts
+from slurm_triage.ledger.record import LedgerRecord, to_dict
+from slurm_triage.ledger.when import parse_when
+from slurm_triage.model.nodelist import fold
+
+DEFAULT_FORMAT = "JobID,JobName,User,Partition,State,Status,Class,Node,Elapsed,GPUHours,Lost,End"
+_SINCE = "now-7days"
+
+
+def _clock(epoch_s: float | None) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(epoch_s)) if epoch_s is not None else ""
+
+
+def _elapsed(seconds: float | None) -> str:
+    """``D-HH:MM:SS`` as sacct prints it."""
+    if seconds is None:
+        return ""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return (f"{days}-" if days else "") + f"{hour:02d}:{minute:02d}:{second:02d}"
+
+
+def _text(value: object) -> str:
+    return "" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+_FIELDS: tuple[tuple[Column, Callable[[LedgerRecord], str]], ...] = (
+    (Column("JobID"), lambda r: r.display_id),
+    (Column("JobIDRaw"), lambda r: r.job_id),
+    (Column("JobName", shrinks=True), lambda r: _text(r.name)),
+    (Column("Cluster"), lambda r: _text(r.cluster)),
+    (Column("User"), lambda r: _text(r.user)),
+    (Column("Account"), lambda r: _text(r.account)),
+    (Column("Partition"), lambda r: _text(r.partition)),
+    (Column("State", shrinks=True), lambda r: _text(r.state)),
+    (Column("Status"), lambda r: r.status),
+    (Column("Class"), lambda r: _text(r.cls)),
+    (Column("Confidence"), lambda r: _text(r.confidence)),
+    (Column("Domain"), lambda r: _text(r.domain)),
+    (Column("Stage"), lambda r: _text(r.stage)),
+    (Column("Rule"), lambda r: _text(r.rule)),
+    (Column("Fingerprint"), lambda r: _text(r.fingerprint)),
+    (Column("Node", shrinks=True), lambda r: fold(r.culprits)),
+    (Column("NodeList", shrinks=True), lambda r: r.nodes),
+    (Column("NNodes", right=True), lambda r: _text(r.node_count)),
+    (Column("Restarts", right=True), lambda r: _text(r.restarts)),
+    (Column("Submit"), lambda r: _clock(r.submit)),
+    (Column("Start"), lambda r: _clock(r.start)),
+    (Column("End"), lambda r: _clock(r.end)),
+    (Column("Elapsed", right=True), lambda r: _elapsed(r.elapsed_s)),
+    (Column("LastStep", right=True), lambda r: _text(r.last_step)),
+    (Column("StepTime", right=True), lambda r: _text(r.step_time_s)),
+    (Column("Throughput", right=True), lambda r: _text(r.throughput)),
+    (Column("GPUs", right=True), lambda r: _text(r.gpus)),
+    (Column("GPUHours", right=True), lambda r: _text(r.gpu_hours)),
+    (Column("Lost", right=True), lambda r: _text(r.gpu_hours_lost)),
+    (Column("Model", shrinks=True), lambda r: _text(r.model)),
+    (Column("Image", shrinks=True), lambda r: _text(r.image)),
+    (Column("JobDir", shrinks=True), lambda r: _text(r.job_dir)),
+    (Column("Report", shrinks=True), lambda r: _text(r.report_path)),
+)
+FIELDS = {column.name.lower(): column for column, _ in _FIELDS}
+_VALUES = {column.name: value for column, value in _FIELDS}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-j", "--jobs", metavar="IDS", help="job ids, also 7878_3 and 29+1")
+    parser.add_argument("-u", "--user", metavar="NAMES", help="only jobs of these users")
+    parser.add_argument("-S", "--starttime", metavar="TIME", help=f"jobs that were there after TIME (default {_SINCE})")
+    parser.add_argument("-E", "--endtime", metavar="TIME", help="jobs that were there before TIME")
+    parser.add_argument("-s", "--state", metavar="STATES", help="Slurm states (F,TO,NODE_FAIL) or statuses (hanging)")
+    parser.add_argument("-w", "--nodelist", metavar="NODES", help="jobs that ran on any of these nodes")
+    parser.add_argument("--class", dest="classes", metavar="NAMES", help="only these failure classes")
+    parser.add_argument("-o", "--format", metavar="FIELDS", help="fields, NAME%%WIDTH ($SLURM_TRIAGE_FORMAT)")
+    parser.add_argument("-e", "--helpformat", action="store_true", help="names of all fields")
+    parser.add_argument("--exit-code", action="store_true", help="status 1 if a job of the table failed or hangs")
+    add_style(parser)
+    add_ledger(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.helpformat:
+        print("\n".join(column.name for column, _ in _FIELDS))
+        return 0
+    columns = parse_fields(args.format or os.environ.get("SLURM_TRIAGE_FORMAT") or DEFAULT_FORMAT, FIELDS)
+    counts = ReadCounts()
+    found = list(_found(args, counts))
+    if args.json:
+        document = {"jobs": [to_dict(record) for record in found], "damaged": counts.damaged}
+        sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    else:
+        print_table(columns, [[_VALUES[c.name](record) for c in columns] for record in found], style(args))
+    status = warn_of_damage(counts)
+    if args.exit_code and any(record.status in ("failed", "hanging", "unknown") for record in found):
+        return 1
+    return status
+
+
+def _found(args: argparse.Namespace, counts: ReadCounts) -> Iterator[LedgerRecord]:
+    now = time.time()
+    since = args.starttime or (None if args.jobs else _SINCE)
+    wanted = Filter(
+        users=words(args.user),
+        since=parse_when(since, now) if since else None,
+        until=parse_when(args.endtime, now) if args.endtime else None,
+        states=parse_states(args.state or ""),
+        nodes=parse_nodes(args.nodelist or ""),
+        classes=words(args.classes),
+    )
+    where = roots(args)
+    if not args.jobs:
+        yield from select(where, wanted, clusters(args), counts)
+        return
+    for job in words(args.jobs):
+        yield from (r for r in by_job(where, job, clusters(args), counts) if matches(r, wanted))

@@ -1,0 +1,65 @@
+"""Options that say which ledger to read and how to print, shared by the commands that read it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from slurm_triage.cli.table import Style
+from slurm_triage.errors import NotFoundError
+from slurm_triage.ledger.place import ledger_root, ledgers_to_read
+from slurm_triage.ledger.read import ReadCounts
+
+EXIT_PARTIAL = 5
+
+
+def add_ledger(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ledger",
+        metavar="DIR",
+        type=Path,
+        help="directory of the ledger (default: $SLURM_TRIAGE_LEDGER, else the site's)",
+    )
+    parser.add_argument("-M", "--clusters", metavar="NAMES", default="", help="only these clusters, or all")
+
+
+def add_style(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-P", "--parsable2", action="store_true", help="fields between bars, nothing cut")
+    parser.add_argument("--delimiter", metavar="TEXT", default="|", help="instead of the bar")
+    parser.add_argument("-n", "--noheader", action="store_true", help="no heading")
+    parser.add_argument("--json", action="store_true", help="JSON")
+
+
+def style(args: argparse.Namespace) -> Style:
+    return Style(parsable=args.parsable2, header=not args.noheader, delimiter=args.delimiter)
+
+
+def roots(args: argparse.Namespace) -> tuple[Path, ...]:
+    """The ledgers to read. Raises NotFoundError if there is none."""
+    found = ledgers_to_read() if args.ledger is None else (args.ledger,) if args.ledger.is_dir() else ()
+    if not found:
+        where = args.ledger or ledger_root()
+        raise NotFoundError(f"there is no ledger at {where}; name one with --ledger or $SLURM_TRIAGE_LEDGER")
+    return found
+
+
+def clusters(args: argparse.Namespace) -> tuple[str, ...]:
+    names = tuple(name for name in args.clusters.split(",") if name)
+    return () if "all" in names else names
+
+
+def words(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
+
+
+def warn_of_damage(counts: ReadCounts) -> int:
+    """Exit status: 0, or 5 after a warning if something in the ledger could not be read."""
+    if not counts.damaged:
+        return 0
+    print(
+        f"slurm-triage: {counts.damaged} damaged places were skipped (first: {counts.first_damage}); "
+        "run slurm-triage ledger verify",
+        file=sys.stderr,
+    )
+    return EXIT_PARTIAL

@@ -1,0 +1,41 @@
+"""Which rank did it, when the line that tells the cause was written by somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slurm_triage.diagnosis.classes import SYMPTOMS
+from slurm_triage.diagnosis.heartbeat import accused_tasks
+from slurm_triage.model.diagnosis import Finding
+from slurm_triage.model.facts import AttemptFacts
+
+#: Rules whose finding belongs to nobody in particular.
+_UNKNOWN = "unknown-death"
+
+
+def culprit_rank(cause: Finding, found: Sequence[Finding], attempt: AttemptFacts) -> int | None:
+    """The rank that printed the cause, unless it only reports another one: a detector's accused task, the one rank that
+    a heartbeat message names, or the one rank that never complained of a lost peer."""
+    detector = cause.cls in SYMPTOMS or cause.cls == _UNKNOWN
+    if cause.rank is not None and not detector:
+        return cause.rank
+    accused = set(accused_tasks(cause))
+    if not accused:
+        for finding in found:
+            if finding.cls == "heartbeat-timeout":
+                accused |= set(accused_tasks(finding))
+    if len(accused) == 1:
+        return accused.pop()
+    if cause.rank is None or cause.cls == _UNKNOWN:
+        silent = _never_complained(found, attempt)
+        if silent is not None:
+            return silent
+    return None if cause.cls == _UNKNOWN else cause.rank
+
+
+def _never_complained(found: Sequence[Finding], attempt: AttemptFacts) -> int | None:
+    """The only rank without a message about a lost peer, if all others have one."""
+    ranks = {t.rank for t in attempt.tails if t.rank is not None} | {s.rank for s in attempt.series if s.rank is not None}
+    complained = {f.rank for f in found if f.role in {"consequence", "root"} and f.rank is not None}
+    silent = ranks - complained
+    return silent.pop() if len(silent) == 1 and complained else None

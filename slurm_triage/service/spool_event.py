@@ -1,0 +1,124 @@
+"""One file of the spool, as the hooks write it (docs/operations.md, "Spool"). Anyone may be able to write there: what
+cannot have come from our hooks is refused, and what passes is a hint, never a fact."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slurm_triage.errors import TriageError
+from slurm_triage.slurm import hook_env
+
+VERSION = "1"
+
+#: record-event writes at most 100 kernel lines of 600 bytes, tripled by escapes, and 60 values of 8 KiB, of which only
+#: a handful are ever long.
+MAX_EVENT_BYTES = 256 << 10
+MAX_LINES = 256
+
+#: What ended or began. ``node`` brings only the kernel's messages of a node that is not the batch host.
+KINDS = frozenset(
+    {"epilog", "epilog-slurmctld", "jobcomp", "mail", "node", "prolog-slurmctld", "spank", "task-epilog", "hook"}
+)
+START_KINDS = frozenset({"prolog-slurmctld", "spank"})
+
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,255}")
+_VALUE = re.compile(r"[ -~]*")
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_KERNEL_TIME = re.compile(r"^\[ *(\d{1,12}\.\d{1,9})\] ?(.*)$", re.DOTALL)
+
+
+class BadEventError(TriageError):
+    """The file is not an event that a hook of ours can have written."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelMessage:
+    """One line of a node's kernel log. ``time`` in seconds since the epoch, None where the kernel prints none."""
+
+    time: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``env`` holds the hook's variables (``hook_env`` turns them into a partial Job). Nothing here is trusted."""
+
+    kind: str
+    job_id: str
+    host: str
+    time: float
+    env: Mapping[str, str] = field(default_factory=dict)
+    kernel: tuple[KernelMessage, ...] = ()
+
+    @property
+    def is_start(self) -> bool:
+        return self.kind in START_KINDS
+
+    @property
+    def wish(self) -> str | None:
+        """What ``sbatch --triage=`` asked for: on, off or watch."""
+        value = self.env.get("SPANK_SLURM_TRIAGE", "")
+        return value if value in ("on", "off", "watch") else None
+
+
+def parse(data: bytes) -> Event:
+    """The event in a spool file's bytes. Raises BadEventError, with one sentence that says why."""
+    if len(data) > MAX_EVENT_BYTES:
+        raise BadEventError(f"the event has more than {MAX_EVENT_BYTES} bytes; remove it")
+    try:
+        lines = data.decode("ascii").split("\n")
+    except UnicodeDecodeError as error:
+        raise BadEventError("the event is not plain ASCII; remove it") from error
+    if len(lines) > MAX_LINES:
+        raise BadEventError(f"the event has more than {MAX_LINES} lines; remove it")
+    if lines[-2:] != ["end=1", ""]:
+        raise BadEventError("the event is not whole (a full disk, or not written by a hook); remove it")
+    values: dict[str, str] = {}
+    kernel: list[str] = []
+    for line in lines[:-2]:
+        key, equals, value = line.partition("=")
+        if not equals or _KEY.fullmatch(key) is None or _VALUE.fullmatch(value) is None:
+            raise BadEventError("the event has a line that is not key=value; remove it")
+        if key == "kernel":
+            kernel.append(_unescape(value))
+        else:
+            # The first value counts: a repeated key is not ours.
+            values.setdefault(key, _unescape(value))
+    return _event(values, kernel)
+
+
+def _event(values: dict[str, str], kernel: list[str]) -> Event:
+    version, kind = values.pop("slurm-triage-event", None), values.pop("kind", "")
+    host, time = values.pop("host", ""), values.pop("time", "")
+    uptime = values.pop("uptime", "")
+    if version != VERSION:
+        raise BadEventError(f"the event has version {version or 'none'}, this is for {VERSION}; upgrade the older side")
+    if kind not in KINDS:
+        raise BadEventError("the event is of no kind that a hook writes; remove it")
+    if _HOST.fullmatch(host) is None:
+        raise BadEventError("the event names no host; remove it")
+    if not (time.isdigit() and len(time) <= 12):
+        raise BadEventError("the event has no time; remove it")
+    job_id = hook_env.job_id(values)
+    if job_id is None or len(job_id) > 10:
+        raise BadEventError("the event names no job; remove it")
+    boot = float(time) - float(uptime) if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", uptime) else None
+    return Event(kind, job_id, host, float(time), values, tuple(_message(line, boot) for line in kernel))
+
+
+def _message(line: str, boot: float | None) -> KernelMessage:
+    match = _KERNEL_TIME.match(line)
+    if match is None:
+        return KernelMessage(None, line)
+    return KernelMessage(None if boot is None else boot + float(match[1]), match[2])
+
+
+def _unescape(value: str) -> str:
+    """Bytes behind %XX, as UTF-8; what is not valid becomes U+FFFD."""
+    if "%" not in value:
+        return value
+    raw = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), value)
+    return raw.encode("latin-1").decode("utf-8", errors="replace")
