@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from slurm_triage.logs.line import LabelFormat, strip_prefixes
+from slurm_triage.logs.line import LabelFormat, parse
 from slurm_triage.model.facts import Step, StepSeries
 from slurm_triage.model.rule import StepDialect
 
@@ -220,11 +220,9 @@ def find_steps(
             known = label_ranks.get(prefix)
             time = None
             if known is None:
-                rank, rest = labels.split(prefix)
-                text = rest.decode("utf-8", "replace")
-                if rank is None:
-                    rank = strip_prefixes(text)[1]
-                time = read_clock(text.lstrip("\x1b[0123456789;mK")) if text else None
+                line = parse(prefix, labels)
+                rank, text = line.rank, line.text
+                time = read_clock(text) if text else None
                 if time is None and len(label_ranks) < 4096:
                     label_ranks[prefix] = (rank, True)
             else:

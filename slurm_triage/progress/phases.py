@@ -120,15 +120,21 @@ def _yardsticks(slowness: Sequence[float], healthy: Sequence[_Level]) -> list[li
 
 
 def _is_slow(slowness: Sequence[float], level: _Level, healthy: Sequence[float], current: Phase | None) -> bool:
-    """Whether a level is a drop against the healthy lines, or keeps to less than half-way back from one."""
+    """Whether a level is a drop against the healthy lines, or no recovery from the phase before it.
+
+    A recovery leads more than half-way back, into the range of the healthy lines, and is more than a few lines long.
+    """
     before = quantile(healthy, 0.5)
     drop = level.value - before
+    bad = sorted(slowness[level.begin : level.end])
+    few = len(slowness) < _FEW_LINES
+    if current is not None and not few and len(bad) < _MIN_LEVEL_LINES:
+        return True
     if drop <= DROP:
         return False
-    if current is not None and drop > (current.level - before) / 2:
+    if current is not None and (drop > (current.level - before) / 2 or _stands_out(healthy, bad, _UPPER_QUARTILE)):
         return True
-    bad = sorted(slowness[level.begin : level.end])
-    if len(slowness) < _FEW_LINES:
+    if few:
         return _agree(healthy, bad, drop, len(slowness))
     return len(bad) >= _MIN_LEVEL_LINES and _is_real(healthy, bad, drop)
 
@@ -139,11 +145,15 @@ def _is_real(healthy: Sequence[float], bad: Sequence[float], drop: float) -> boo
     The wider scatter counts for both, and few lines cost extra: the change was looked for where it is largest.
     """
     share = _UPPER_QUARTILE if len(bad) >= MIN_PHASE_STEPS else _UPPER_TAIL
-    limit = quantile(healthy, share)
-    clear = sum(v > limit for v in bad) / len(bad)
     error = max(_spread(healthy), _spread(bad)) * (1 / len(healthy) + 1 / len(bad)) ** 0.5
     fewest = min(len(healthy), len(bad))
-    return clear >= _CLEAR_SHARE and drop > _STANDARD_ERRORS * (1 + 4 / fewest) * error
+    return _stands_out(healthy, bad, share) and drop > _STANDARD_ERRORS * (1 + 4 / fewest) * error
+
+
+def _stands_out(healthy: Sequence[float], bad: Sequence[float], share: float) -> bool:
+    """Whether most slow lines are slower than that share of the healthy ones."""
+    limit = quantile(healthy, share)
+    return sum(v > limit for v in bad) >= _CLEAR_SHARE * len(bad)
 
 
 def _agree(healthy: Sequence[float], bad: Sequence[float], drop: float, lines: int) -> bool:

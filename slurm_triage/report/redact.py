@@ -65,7 +65,8 @@ _SECRET_NAME = (
 _SEPARATOR = r"\\?[\"']?\s{0,4}(?:=>|==?|:)\s{0,4}"
 _KEYED = re.compile(rf"(?:{_SECRET_NAME})(?P<rest>[\w.\[\]-]{{0,40}}){_SEPARATOR}", re.IGNORECASE)
 _OPTION = re.compile(
-    rf"(?<![^\s\"'=])--?[\w-]{{0,40}}?(?:tokens?|{_SECRET_WORD})(?P<rest>(?:[_-]\w{{1,20}})?)\s{{1,4}}(?=[^\s-])",
+    rf"(?<![^\s\"'=])--?[\w-]{{0,40}}?(?:tokens?|{_SECRET_WORD}|(?<=[_-])pass)"
+    r"(?P<rest>(?:[_-]\w{1,20})?)\s{1,4}(?=[^\s-])",
     re.IGNORECASE,
 )
 #: The value of a named secret: quoted (also with escaped quotes), or up to the next blank.

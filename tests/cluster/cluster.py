@@ -332,6 +332,26 @@ class Cluster:
         argv = [str(init), node, str(self.layout.inside), str(self.layout.slurm_conf)]
         self._spawn(f"node-{node}", [*argv, str(cgroup)] if cgroup else argv)
 
+    def on_node(self, node: str, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command as root within the node: its hostname, processes and mounts."""
+        init = self.processes.pid(f"node-{node}")
+        children = Path(f"/proc/{init}/task/{init}/children").read_text().split() if init else []
+        if not children:
+            raise ClusterError(f"{node} does not run")
+        space = f"/proc/{children[0]}"
+        enter = ["nsenter", f"--mount={space}/ns/mnt", f"--uts={space}/ns/uts", f"--pid={space}/ns/pid"]
+        result = subprocess.run(
+            [*enter, f"--root={space}/root", "--wdns=/", "--", *argv],
+            env=self.env,
+            text=True,
+            capture_output=True,
+            timeout=60.0,
+            check=False,
+        )
+        if check and result.returncode:
+            raise ClusterError(f"{' '.join(argv)} on {node} ended with {result.returncode}: {result.stderr}")
+        return result
+
     def resume(self, node: str) -> None:
         """Take the node back into service after it was drained or set down."""
         self.run(["scontrol", "update", f"nodename={node}", "state=resume"], check=False)

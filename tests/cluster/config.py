@@ -94,7 +94,7 @@ def slurm_conf(layout: Layout, hostname: str, *, memory_cgroup: bool, extra: Seq
             f" CPUs=8 RealMemory=8000 Gres=gpu:{GPUS_PER_NODE} State=UNKNOWN"
         )
     lines.append("PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1")
-    lines.append("PartitionName=broken Nodes=node02 MaxTime=INFINITE State=UP PriorityTier=1")
+    lines.append("PartitionName=broken Nodes=node02,node05 MaxTime=INFINITE State=UP PriorityTier=1")
     lines.append("PartitionName=high Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF")
     return "\n".join(lines) + "\n"
 

@@ -17,7 +17,7 @@ CLUSTER_NAME = "triage"
 ACCOUNT = "test"
 USERS = {"alice": 2001, "bob": 2002}
 USER_COMMENT = "slurm-triage test user"
-NODES = ("node01", "node02", "node03", "node04")
+NODES = ("node01", "node02", "node03", "node04", "node05")
 
 #: Number of ports one cluster uses, counted from its base port: slurmctld +0, nodes +1 .. , slurmdbd +90, MariaDB +91.
 BASE_PORTS = {"host": 17000, "root": 18000}

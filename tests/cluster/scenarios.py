@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tests.cluster.cluster import Cluster
 
 # Each disturbing scenario has a node of its own; quiet ones run on the first.
-QUIET, BROKEN, PREEMPTION, LOST = "node01", "node02", "node03", "node04"
+QUIET, BROKEN, PREEMPTION, LOST, HELD = "node01", "node02", "node03", "node04", "node05"
 
 #: A hook that fails for the jobs of the scenarios named here, and only for them.
 FAILING_PROLOG = """#!/bin/sh
@@ -105,6 +105,8 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario("oom-batch", EAT_MEMORY + "; exit 0", ("--mem=100",), state="OUT_OF_MEMORY", needs_memory_cgroup=True),
         Scenario("hostile-name", "exit 1", ("-J", 'a|b;$(touch /tmp/x) "c"\nd é%j')),
         Scenario("prolog-fails", "echo never", ("-p", "broken", "--no-requeue"), BROKEN, state="CANCELLED"),
+        Scenario("launch-failed-held", "echo never", ("-p", "broken", "--requeue"), HELD, state="PENDING", ends=False),
+        Scenario("het", "srun true", ("-N1", "--time=5", ":", "-N1"), node="", state="COMPLETED"),
         Scenario("prolog-slurmctld-fails", "echo never", ("--no-requeue",), state="CANCELLED"),
     )
 }
@@ -116,7 +118,6 @@ class Started:
 
     ids: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    het: tuple[str, str] | None = None
 
 
 def start_all(cluster: Cluster, names: Sequence[str] | None = None) -> Started:
@@ -151,7 +152,10 @@ def start_all(cluster: Cluster, names: Sequence[str] | None = None) -> Started:
 
 
 def finish_all(cluster: Cluster, started: Started, timeout_s: float = 240.0) -> dict[str, str]:
-    """Wait for the end of all; returns state by scenario name, and puts drained nodes back into service."""
+    """Wait for the end of all; returns state by scenario name, and puts drained nodes back into service.
+
+    Jobs that never end (launch failed, held) are left waiting, with state PENDING.
+    """
     over = {name: job_id for name, job_id in started.ids.items() if SCENARIOS[name].ends}
     states = cluster.wait(*over.values(), timeout_s=timeout_s)
     for node in cluster.layout.nodes:
@@ -159,4 +163,8 @@ def finish_all(cluster: Cluster, started: Started, timeout_s: float = 240.0) -> 
     for node in cluster.drained():
         cluster.resume(node)
     cluster.wait_for("all nodes idle", cluster.all_idle, 60.0)
-    return {name: states[job_id] for name, job_id in over.items()}
+    held = {name: job_id for name, job_id in started.ids.items() if name not in over}
+    return {
+        **{name: states[job_id] for name, job_id in over.items()},
+        **{name: cluster.wait_state(job_id, "PENDING") for name, job_id in held.items()},
+    }

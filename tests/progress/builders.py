@@ -87,7 +87,7 @@ def fact(kind: str, step: int | None = None, *, seq: int = 0, seen_after: int | 
 
 
 def files(*roles: str, checkpoints: Iterable[tuple[int, bool]] = ()) -> JobFiles:
-    """Log files by role (``primary``, ``ray-worker`` ...) named after it, and checkpoint directories (step, committed)."""
+    """Log files by role (``primary``, ``ray-worker``), named after it, and checkpoint directories (step, committed)."""
     logs = tuple(LogFile(f"{role}-{i}", role) for i, role in enumerate(roles))  # type: ignore[arg-type]
     return JobFiles(logs=logs, checkpoints=tuple(CheckpointDir(s, done, f"ckpt/{s}") for s, done in checkpoints))
 
