@@ -13,9 +13,6 @@ from slurm_triage.model.job import NO_JOB
 from slurm_triage.model.report import Report
 from slurm_triage.pipeline import Engine, triage
 
-#: Fixes the clock of both runs: a difference must come from the rules.
-_NOW = 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -61,7 +58,7 @@ def compare(paths: Iterable[Path], before: Engine, after: Engine) -> Iterator[Co
     """Judges every job below ``paths`` (logs, job directories, outputs trees) with both engines."""
     for path in paths:
         try:
-            jobs = list(locate_all(path)) if is_outputs_tree(path) else [locate(str(path))]
+            jobs = list(locate_all(path)) if path.is_dir() and is_outputs_tree(path) else [locate(str(path))]
         except NotFoundError as error:
             yield Comparison(str(path), None, None, str(error))
             continue
@@ -78,7 +75,7 @@ def _name(files: JobFiles, path: Path) -> str:
 
 
 def _verdict(files: JobFiles, engine: Engine) -> Verdict:
-    return verdict_of(triage(NO_JOB, files, engine, now=_NOW))
+    return verdict_of(triage(NO_JOB, files, engine))
 
 
 def verdict_of(report: Report) -> Verdict:

@@ -16,6 +16,8 @@ from slurm_triage.model.report import Report
 from slurm_triage.pipeline import Engine, triage_path
 from slurm_triage.slurm.record_file import job_from_record
 
+pytest_plugins = ["tests.cluster.fixtures"]
+
 Triage = Callable[..., Report]
 
 

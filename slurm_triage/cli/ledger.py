@@ -105,8 +105,8 @@ def _stats(args: argparse.Namespace) -> int:
     for status, count in total.statuses.most_common():
         print(f"{status:12} {count:8}")
     print("\nclass                    attempts  GPU hours lost")
-    for cls, (count, lost) in sorted(total.classes.items(), key=lambda item: -item[1][1]):
-        print(f"{cls:24} {count:8.0f} {lost:15.1f}")
+    for cls, (attempts, lost) in sorted(total.classes.items(), key=lambda item: -item[1][1]):
+        print(f"{cls:24} {attempts:8.0f} {lost:15.1f}")
     print("\nmonth   attempts  failed  GPU hours lost")
     for month, tally in found.months.items():
         print(f"{month:6} {tally.attempts:9} {tally.statuses['failed']:7} {tally.gpu_hours_lost:15.1f}")

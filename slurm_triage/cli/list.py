@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import orjson
 
+from slurm_triage.cli.job_table import Column, parse_fields, print_table
 from slurm_triage.cli.source import add_ledger, add_style, clusters, roots, style, warn_of_damage, words
-from slurm_triage.cli.table import Column, parse_fields, print_table
 from slurm_triage.ledger.query import Filter, by_job, matches, parse_nodes, parse_states, select
 from slurm_triage.ledger.read import ReadCounts
 from slurm_triage.ledger.record import LedgerRecord, to_dict

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
+from slurm_triage.cli.job_table import Column, print_table
 from slurm_triage.cli.source import add_ledger, add_style, clusters, roots, style, warn_of_damage
-from slurm_triage.cli.table import Column, print_table
 from slurm_triage.errors import NotFoundError
 from slurm_triage.ledger.nodes import NodeStats, node_stats
 from slurm_triage.ledger.query import Filter, select

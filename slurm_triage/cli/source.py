@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from slurm_triage.cli.table import Style
+from slurm_triage.cli.job_table import Style
 from slurm_triage.errors import NotFoundError
 from slurm_triage.ledger.place import ledger_root, ledgers_to_read
 from slurm_triage.ledger.read import ReadCounts

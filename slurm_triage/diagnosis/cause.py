@@ -6,6 +6,7 @@ The order of rules in a table plays no part. Teardown, victims and messengers ne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,8 @@ STALL_RULE = "stall"
 PRINT_LAG_STEPS = 2
 #: Lines of a traceback are quoted at most this long when compared with other findings' text.
 _COMPARE_CHARS = 120
+#: Quoted lines have lost the rank that PyTorch puts before them; the text of a finding keeps it.
+_TORCH_RANK = re.compile(r"^\[rank:? ?\d+\]:? ?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ def _explained(
 
 def _quotes(block: Sequence[str], text: str) -> bool:
     """Whether a traceback's lines contain the text of another finding."""
-    needle = text.strip()[:_COMPARE_CHARS]
+    needle = _TORCH_RANK.sub("", text.strip())[:_COMPARE_CHARS]
     return bool(needle) and any(line.strip()[:_COMPARE_CHARS] in (needle, text) or needle in line for line in block)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,7 @@ class LedgerRecord:
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        return expand(self.nodes)
+        return _names(self.nodes)
 
     @property
     def culprits(self) -> tuple[str, ...]:
@@ -98,6 +99,8 @@ class LedgerRecord:
         return self.end if self.end is not None else self.generated_at
 
 
+#: The same node lists come again and again, and whole-ledger statistics need all of them.
+_names = lru_cache(maxsize=4096)(expand)
 #: The word ``class`` is what readers of the file expect; Python does not allow it as a name.
 _JSON_NAMES = tuple("class" if name == "cls" else name for name in LedgerRecord.__dataclass_fields__)
 _values_of = attrgetter(*LedgerRecord.__dataclass_fields__)

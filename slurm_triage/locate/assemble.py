@@ -9,10 +9,10 @@ from slurm_triage.locate.absence import why_no_log
 from slurm_triage.locate.artifact import find_artifact
 from slurm_triage.locate.candidates import Candidates, choose_dir, choose_log, find_nested, open_listed
 from slurm_triage.locate.checkpoints import own_checkpoints
-from slurm_triage.locate.jobdir import JobDir, core_dumps, log_file
+from slurm_triage.locate.jobdir import JobDir, log_file
 from slurm_triage.locate.names import error_stem, expand_pattern, log_stem, with_compression
 from slurm_triage.locate.ray import worker_logs
-from slurm_triage.locate.trust import Listing, is_directory, is_regular, usable_log
+from slurm_triage.locate.trust import is_directory, is_regular, usable_log
 from slurm_triage.model.files import JobFiles, LogFile
 from slurm_triage.model.job import Job
 
@@ -34,11 +34,11 @@ class Found:
     notes: list[str] = field(default_factory=list)
 
 
-def choose(candidates: Candidates, listing: Listing, job: Job | None, directory: JobDir | None = None) -> Found | None:
+def choose(candidates: Candidates, job: Job | None, directory: JobDir | None = None) -> Found | None:
     """The job among the candidates, None if none of them is one. A given ``directory`` is not questioned."""
     found = Found(candidates.outputs, candidates.job_id)
     found.directory = directory or choose_dir(candidates, found.notes)
-    found.core_dumps = core_dumps(listing, candidates.job_id)
+    found.core_dumps = tuple(candidates.outputs / name for name in candidates.core_dumps)
     linked = found.directory.linked_log() if found.directory else None
     found.log = usable_log(linked) if linked is not None else None
     if found.log is None:

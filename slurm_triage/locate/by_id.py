@@ -79,7 +79,7 @@ class _Search:
             self.notes.append(f"only {MAX_ENTRIES} entries of {shown(root)} were looked at")
         candidates = of_ids(listing, self.ids)
         self.tasks.update(candidates.tasks)
-        found = choose(candidates, listing, self.job)
+        found = choose(candidates, self.job)
         if found is not None:
             found.notes += self.notes
             if found.log is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from slurm_triage.locate.jobdir import JobDir, is_job_dir, open_job_dir
 from slurm_triage.locate.names import (
+    core_id,
     error_stem,
     is_reproduction,
     job_id_of,
@@ -40,6 +41,7 @@ class Candidates:
     key: str
     dirs: list[str] = field(default_factory=list)
     logs: list[str] = field(default_factory=list)
+    core_dumps: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     """Ids of array tasks of the id that was looked for."""
 
@@ -52,6 +54,8 @@ def of_ids(listing: Listing, ids: Iterable[str]) -> Candidates:
     for name, kind in listing.kinds.items():
         if kind in {"dir", "link"} and launcher_id(name) in wanted:
             found.dirs.append(name)
+        if kind == "file" and core_id(name) in wanted:
+            found.core_dumps.append(name)
         stem = log_stem(name)
         if kind == "dir" or stem is None or is_reproduction(name):
             continue
@@ -69,14 +73,21 @@ def of_ids(listing: Listing, ids: Iterable[str]) -> Candidates:
 def all_jobs(listing: Listing) -> list[Candidates]:
     """Every job of an outputs directory, each once: numbered jobs first, then local and k8s ones, then the rest."""
     jobs: dict[str, Candidates] = {}
+    core_dumps: dict[str, list[str]] = {}
     for name, kind in listing.kinds.items():
         stem = log_stem(name) if kind != "dir" else None
         if name.startswith(".") or is_reproduction(name) or rank_of_log(name) is not None:
             continue
-        if stem is not None:
+        dumped = core_id(name) if kind == "file" else None
+        if dumped is not None:
+            core_dumps.setdefault(dumped, []).append(name)
+        elif stem is not None:
             _job(jobs, listing.path, job_id_of(stem), stem).logs.append(name)
         elif kind == "dir" or (kind == "link" and error_stem(name) is None):
             _job(jobs, listing.path, launcher_id(name), name).dirs.append(name)
+    for job_id, names in core_dumps.items():
+        if job_id in jobs:
+            jobs[job_id].core_dumps = names
     return sorted(jobs.values(), key=lambda c: (c.job_id is None, order(c.key)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurm_triage.locate.names import is_launcher_job, launcher_id, log_stem, order, rank_of_log, uncompressed
+from slurm_triage.locate.names import core_id, is_launcher_job, launcher_id, log_stem, order, rank_of_log, uncompressed
 from slurm_triage.locate.trust import (
     Listing,
     list_directory,
@@ -51,7 +51,7 @@ class JobDir:
         )
 
     def _job_file(self, name: str) -> bool:
-        return name in _EVIDENCE_FILES or rank_of_log(name) is not None or name.startswith("core.")
+        return name in _EVIDENCE_FILES or rank_of_log(name) is not None or core_id(name) is not None
 
     @property
     def is_empty(self) -> bool:
@@ -112,7 +112,8 @@ class JobDir:
         return self.path / "ray_logs" if self.listing.kinds.get("ray_logs") == "dir" else None
 
     def core_dumps(self, job_id: str | None) -> tuple[Path, ...]:
-        return core_dumps(self.listing, job_id)
+        names = self.listing.names("file") if job_id else []
+        return tuple(self.path / name for name in names if core_id(name) == job_id)
 
     def node_snapshots(self) -> tuple[Path, ...]:
         """What the nodes said about themselves when the job ended: ``triage/node-*.txt``, ``kernel-dmesg.txt``."""
@@ -147,13 +148,6 @@ def is_job_dir(directory: JobDir, name: str) -> bool:
         return False
     killed_in_prolog = directory.is_empty and name != job_id
     return is_launcher_job(name) or directory.has_evidence or killed_in_prolog or directory.own_log() is not None
-
-
-def core_dumps(listing: Listing, job_id: str | None) -> tuple[Path, ...]:
-    """``core.<JOB_ID>.*`` in a directory: the id keeps the core dumps of other jobs in a shared directory apart."""
-    if not job_id:
-        return ()
-    return tuple(listing.path / name for name in listing.names("file") if name.startswith(f"core.{job_id}."))
 
 
 def log_file(path: Path, role: FileRole, ranks: tuple[int, ...] = ()) -> LogFile:

@@ -24,6 +24,7 @@ _SUBMITIT = re.compile(r"([0-9]+(?:_[0-9]+)?)_[0-9]+_log")
 _LAUNCHER_JOB = re.compile(rf"(?:{_ID})-JAX-")
 _RANK_LOG = re.compile(r"rank-([0-9]{1,7})\.log")
 _REPRODUCTION = re.compile(r"debug_repro\.")
+_CORE_DUMP = re.compile(rf"core\.({_ID})\.")
 _PATTERN = re.compile(r"%(?:([0-9]*)([A-Za-z])|(%))")
 
 
@@ -84,6 +85,12 @@ def rank_of_log(name: str) -> int | None:
     """N of ``rank-N.log``, compressed or not."""
     match = _RANK_LOG.fullmatch(uncompressed(name))
     return int(match[1]) if match else None
+
+
+def core_id(name: str) -> str | None:
+    """The job id in ``core.<JOB_ID>.<time>...``: it keeps the core dumps of other jobs in a shared directory apart."""
+    match = _CORE_DUMP.match(name)
+    return match[1] if match else None
 
 
 def is_reproduction(name: str) -> bool:

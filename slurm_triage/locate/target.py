@@ -104,7 +104,7 @@ def _from_log(path: Path, content: Path, job: Job | None) -> JobFiles:
         listing = list_or_empty(outputs, found.notes, (job_id,))
         candidates = of_ids(listing, [job_id])
         candidates.logs = [path.name]
-        found = choose(candidates, listing, job, found.directory) or found
+        found = choose(candidates, job, found.directory) or found
     found.log, found.unusable = content, None
     _look_beside(path, found)
     return job_files(found, job)
@@ -123,7 +123,7 @@ def _look_beside(path: Path, found: Found) -> None:
     if found.directory is not None:
         found.snapshots = parent.node_snapshots()
     elif parent.has_evidence:
-        found.directory = parent
+        found.directory, found.outputs = parent, path.parent.parent
 
 
 def _directory_of_part(path: Path) -> Path | None:
@@ -186,7 +186,7 @@ def _of_directory(directory: JobDir, path: Path, job: Job | None) -> Found:
     log = next((log for log in map(usable_log, beside) if log is not None), None)
     if job_id is not None and outputs == path.parent:
         listing = list_or_empty(outputs, found.notes, (job_id,))
-        found = choose(of_ids(listing, [job_id]), listing, job, directory) or found
+        found = choose(of_ids(listing, [job_id]), job, directory) or found
     elif log is None:
         take_own_log(found, directory)
     found.log = log or found.log

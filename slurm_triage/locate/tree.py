@@ -26,7 +26,7 @@ def locate_all(outputs: Path) -> Iterator[JobFiles]:
     seen: set[str] = set()
     incomplete = () if listing.complete else (f"only {MAX_ENTRIES} entries of {shown(outputs)} were looked at",)
     for candidates in _merged(listing):
-        found = choose(candidates, listing, None)
+        found = choose(candidates, None)
         if found is None or (found.log is not None and str(found.log) in seen):
             continue
         if found.log is not None:

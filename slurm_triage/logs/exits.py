@@ -61,7 +61,17 @@ def _node_exit(fact: Match, ray: bool) -> ExitRecord:
 
 def _train_rc(fact: Match, ray: bool) -> ExitRecord:
     code = int(fact.captures.get("code", "0"))
-    return ExitRecord(fact.rank, None, code, decode_signal(code, ray=ray), False, "train_rc", fact.first.text, fact.seq, place=fact.first)
+    return ExitRecord(
+        fact.rank,
+        None,
+        code,
+        decode_signal(code, ray=ray),
+        False,
+        "train_rc",
+        fact.first.text,
+        fact.seq,
+        place=fact.first,
+    )
 
 
 def _srun_exits(fact: Match, ray: bool) -> list[ExitRecord]:
@@ -103,7 +113,9 @@ def _ray_exit(fact: Match) -> ExitRecord:
     signal = int(captures["signal"]) if captures.get("signal") else None
     code = int(captures["code"]) if captures.get("code") else None
     rank = int(captures["rank"]) if captures.get("rank") else fact.rank
-    return ExitRecord(rank, captures.get("node"), code, signal, False, "ray", fact.first.text, fact.seq, place=fact.first)
+    return ExitRecord(
+        rank, captures.get("node"), code, signal, False, "ray", fact.first.text, fact.seq, place=fact.first
+    )
 
 
 def task_numbers(text: str, limit: int = 4096) -> list[int]:

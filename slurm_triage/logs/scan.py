@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from slurm_triage.logs.clock import Clock
 from slurm_triage.logs.labels import detect
 from slurm_triage.logs.line import MAX_BODY_BYTES, NO_LABELS, LabelFormat, Line, parse
-from slurm_triage.logs.steps import CompiledDialect, FoundStep, StepCursor, find_steps
+from slurm_triage.logs.step_lines import FoundStep, StepCursor, StepFinder
 from slurm_triage.logs.tally import MAX_TEXT_CHARS, AttemptTally
 from slurm_triage.logs.windows import Window
 from slurm_triage.logs.wrapped import cut_lines
@@ -53,13 +53,13 @@ class FileScan:
     ) -> None:
         self._rules = ruleset.rules
         self._matcher = matcher
-        self._dialects = [CompiledDialect(d) for d in ruleset.dialects]
         self._file = file
         self._seq_base = seq_base
         self.clock = Clock(latest)
+        self._finder = StepFinder(ruleset.dialects, self.clock.read)
         self._default_node = default_node
         self._labels: LabelFormat | None = None
-        self._cursor = StepCursor({}, None)
+        self._cursor = StepCursor()
         self._quoted = False
         self._line_base = 1
         self._last_rank_time: dict[int | None, float] = {}
@@ -85,9 +85,7 @@ class FileScan:
             self._labels = detect(bytes(data[: min(end, 256 << 10)]))
         with memoryview(data) as view:
             hits = self._matcher.scan(view[:end])
-        dialects = [(i, self._dialects[i]) for i in sorted(hits.dialects)]
-        steps = find_steps(data, emit_to, dialects, self.labels, self.clock.read) if dialects else []
-        self._cursor.load([event for event, _, _ in steps])
+        steps = self._finder.find(data, emit_to, hits.dialects, self.labels) if hits.dialects else []
         taken = 0
         counted_to, lines_before, counting = 0, 0, window.base < COUNT_LINES_BYTES
         for spot in self._spots(data, end, emit_to, hits):
@@ -148,21 +146,22 @@ class FileScan:
 
     def _take_steps(self, before: int, base: int, steps: list[FoundStep], taken: int) -> int:
         """Store the step lines before an offset; returns how many are stored by now."""
-        self._cursor.advance(before)
-        while taken < len(steps) and steps[taken][0].offset <= before:
-            event, dialect, values = steps[taken]
-            self._step_boundary(dialect, event.rank, event.step, base + event.offset)
-            self.attempt.steps.put(dialect, event.rank, values, event.time, self._seq_base + base + event.offset)
-            if event.time is not None:
-                self._last_rank_time[event.rank] = event.time
-                self.attempt.saw_time(event.time)
+        while taken < len(steps) and steps[taken].offset <= before:
+            step = steps[taken]
+            self._step_boundary(step, base + step.offset)
+            self._cursor.take(step)
+            seq = self._seq_base + base + step.offset
+            self.attempt.steps.put(step.dialect, step.rank, step.values, step.time, seq, full=step.full)
+            if step.time is not None:
+                self._last_rank_time[step.rank] = step.time
+                self.attempt.saw_time(step.time)
             taken += 1
         return taken
 
-    def _step_boundary(self, dialect: int, rank: int | None, step: int, offset: int) -> None:
+    def _step_boundary(self, step: FoundStep, offset: int) -> None:
         if self.attempt.requeued:
-            last = self.attempt.steps.last_step(dialect, rank)
-            if last is None or step <= last:
+            last = self.attempt.steps.last_step(step.dialect, step.rank)
+            if last is None or step.step <= last:
                 self._new_attempt(offset)
 
     def _new_attempt(self, offset: int) -> None:
@@ -261,7 +260,7 @@ class FileScan:
             self._new_attempt(match.first.offset)
             self.attempt.add_fact(match)
         elif kind in {"restore", "fresh_start"}:
-            if attempt.steps and line.rank in self._cursor.by_rank:
+            if attempt.steps and self._cursor.has(line.rank):
                 self._new_attempt(match.first.offset)
             self.attempt.add_fact(match)
         else:

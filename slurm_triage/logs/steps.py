@@ -1,14 +1,10 @@
-"""Completed steps: found by the literal that begins every such line, kept per rank in compact arrays."""
+"""Completed steps kept per rank in compact arrays."""
 
 from __future__ import annotations
 
-import re
 from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from slurm_triage.logs.line import LabelFormat, parse
 from slurm_triage.model.facts import Step, StepSeries
 from slurm_triage.model.rule import StepDialect
 
@@ -16,53 +12,11 @@ from slurm_triage.model.rule import StepDialect
 MAX_STORED_STEPS = 300_000
 _NAN = float("nan")
 #: Stands for "the line shows no loss": a loss may really be nan or inf.
-_NO_LOSS = -1.5e308
-
-
-@dataclass(slots=True)
-class StepEvent:
-    """A step line in one window, in order of its offset there."""
-
-    offset: int
-    rank: int | None
-    step: int
-    time: float | None
+NO_LOSS = -1.5e308
 
 
 #: Step, seconds, rate, loss, announced total of one line.
 Values = tuple[int, float, float, float, int]
-#: A step line: where and when, the index of its dialect, its numbers.
-FoundStep = tuple[StepEvent, int, Values]
-
-
-class CompiledDialect:
-    """A dialect with its pattern compiled for bytes. ``find`` yields matches in a window."""
-
-    def __init__(self, dialect: StepDialect) -> None:
-        self.dialect = dialect
-        self._pattern = re.compile(dialect.pattern.encode())
-        names = self._pattern.groupindex
-        self._groups = tuple(names.get(n, 0) for n in ("step", "seconds", "rate", "loss", "total"))
-
-    def find(self, data: bytearray, start: int, end: int) -> Iterator[re.Match[bytes]]:
-        return self._pattern.finditer(data, start, end)
-
-    def values(self, match: re.Match[bytes]) -> Values | None:
-        """(step, seconds, rate, loss, total); absent numbers are nan, an absent loss is _NO_LOSS, total -1."""
-        step, seconds, rate, loss, total = (match[g] if g else None for g in self._groups)
-        if step is None:
-            return None
-        scale = self.dialect.seconds_scale
-        try:
-            return (
-                int(step) - (0 if self.dialect.zero_based else 1),
-                float(seconds) * scale if seconds else _NAN,
-                float(rate) if rate else _NAN,
-                float(loss) if loss else _NO_LOSS,
-                int(total) if total else -1,
-            )
-        except ValueError:
-            return None
 
 
 @dataclass(slots=True)
@@ -126,13 +80,18 @@ class StepBook:
         store = self._stores.get((dialect, rank))
         return store.step[-1] if store is not None else None
 
-    def put(self, dialect: int, rank: int | None, values: Values, time: float | None, seq: int) -> None:
+    def put(
+        self, dialect: int, rank: int | None, values: Values, time: float | None, seq: int, *, full: bool = True
+    ) -> None:
+        """``full=False``: a rank of which only the first and the last step are kept."""
         store = self._stores.get((dialect, rank))
         if store is None:
             store = self._stores[(dialect, rank)] = _Store()
         step, seconds, rate, loss, total = values
         if total >= 0:
             store.total = total
+        if not full and not store.sparse:
+            store.make_sparse()
         store.put(step, seconds, rate, loss, _NAN if time is None else time, seq)
         self._stored += 1
         if self._stored > MAX_STORED_STEPS:
@@ -193,72 +152,5 @@ def _steps(store: _Store) -> tuple[Step, ...]:
         known = by_step.get(step)
         if known is not None and known.seconds is not None and not seconds > known.seconds:
             continue
-        by_step[step] = Step(step, _known(seconds), _known(rate), None if loss == _NO_LOSS else loss, _known(time), seq)
+        by_step[step] = Step(step, _known(seconds), _known(rate), None if loss == NO_LOSS else loss, _known(time), seq)
     return tuple(by_step.values())
-
-
-def find_steps(
-    data: bytearray,
-    end: int,
-    dialects: list[tuple[int, CompiledDialect]],
-    labels: LabelFormat,
-    read_clock: Callable[[str], float | None],
-) -> list[FoundStep]:
-    """Step lines that begin in ``data[:end]``: (event, dialect index, values), in order of offset."""
-    found: list[FoundStep] = []
-    label_ranks: dict[bytes, tuple[int | None, bool]] = {}
-    for index, compiled in dialects:
-        for match in compiled.find(data, 0, len(data)):
-            start = match.start()
-            line_start = data.rfind(b"\n", 0, start) + 1
-            if line_start >= end:
-                break
-            values = compiled.values(match)
-            if values is None:
-                continue
-            prefix = bytes(data[max(line_start, start - 400) : start])
-            known = label_ranks.get(prefix)
-            time = None
-            if known is None:
-                line = parse(prefix, labels)
-                rank, text = line.rank, line.text
-                time = read_clock(text) if text else None
-                if time is None and len(label_ranks) < 4096:
-                    label_ranks[prefix] = (rank, True)
-            else:
-                rank = known[0]
-            found.append((StepEvent(start, rank, values[0], time), index, values))
-    found.sort(key=lambda item: item[0].offset)
-    return found
-
-
-class StepCursor:
-    """Last step of each rank up to an offset within a window, asked with growing offsets."""
-
-    def __init__(self, before: dict[int | None, int], highest: int | None) -> None:
-        self.by_rank = before
-        self.highest = highest
-        self._events: list[StepEvent] = []
-        self._next = 0
-
-    def load(self, events: list[StepEvent]) -> None:
-        self._events = events
-        self._next = 0
-
-    def reset(self) -> None:
-        """A new attempt: nothing has been completed yet."""
-        self.by_rank.clear()
-        self.highest = None
-
-    def advance(self, offset: int) -> list[StepEvent]:
-        """Take in the events before ``offset`` and return them."""
-        stop = bisect_right(self._events, offset, lo=self._next, key=lambda e: e.offset)
-        passed = self._events[self._next : stop]
-        for event in passed:
-            self.by_rank[event.rank] = event.step
-            self.highest = event.step if self.highest is None else max(self.highest, event.step)
-        self._next = stop
-        return passed
-
-    def before(self, rank: int | None) -> int | None:
-        return self.by_rank.get(rank, self.highest)

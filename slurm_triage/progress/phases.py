@@ -28,12 +28,13 @@ _MIN_BLOCK_LINES = 3
 _NOISE_FLOOR = 0.02
 #: Slow and healthy level must differ by this many standard errors, and this share of the slow lines must be slower than
 #: three quarters of the healthy ones; of a short level, than nearly all of them, for spikes come in clusters. Chosen on
-#: 30000 simulated healthy runs (tests/progress/test_throughput_simulated.py runs a part of them).
+#: 30 000 simulated healthy runs (tests/progress/test_throughput_simulated.py runs a part of them).
 _STANDARD_ERRORS = 6.0
 _CLEAR_SHARE = 0.75
 _UPPER_QUARTILE, _UPPER_TAIL = 0.75, 0.95
 #: With few lines (a log that prints every n-th step, an excerpt) the lines of a level must agree this well, relative to
-#: the drop, by how many lines the shorter level has; with very few lines the drop must be plain as well.
+#: the drop (or to a plain one, if it is deeper), by how many lines the shorter level has; with very few lines the drop must
+#: be plain as well.
 _FEW_LINES, _VERY_FEW_LINES = 25, 8
 _AGREEMENT = {2: 0.02, 3: 0.05}
 _LOOSE_AGREEMENT = 0.15
@@ -76,7 +77,7 @@ def slow_phases(course: Course) -> list[Phase]:
         if not any(_is_slow(slowness, level, yardstick, current) for yardstick in _yardsticks(slowness, healthy)):
             healthy.append(level)
         elif current is None:
-            phases.append(Phase(level.begin, level.end, level.value))
+            phases.append(Phase(_beginning(slowness, healthy, level.begin), level.end, level.value))
         else:
             phases[-1] = Phase(current.begin, level.end, max(current.level, level.value))
     return [p for p in phases if _lasts(p, course)]
@@ -150,6 +151,18 @@ def _is_real(healthy: Sequence[float], bad: Sequence[float], drop: float) -> boo
     return _stands_out(healthy, bad, share) and drop > _STANDARD_ERRORS * (1 + 4 / fewest) * error
 
 
+def _beginning(slowness: Sequence[float], healthy: list[_Level], begin: int) -> int:
+    """Where a phase began: a stretch before it that was too short to prove the drop belongs to it."""
+    while len(healthy) > 1 and healthy[-1].end == begin:
+        doubtful = healthy[-1]
+        before = sorted(v for h in healthy[:-1] for v in slowness[h.begin : h.end])
+        lines = slowness[doubtful.begin : doubtful.end]
+        if doubtful.value - quantile(before, 0.5) <= DROP or not _stands_out(before, lines, _UPPER_QUARTILE):
+            break
+        begin = healthy.pop().begin
+    return begin
+
+
 def _stands_out(healthy: Sequence[float], bad: Sequence[float], share: float) -> bool:
     """Whether most slow lines are slower than that share of the healthy ones."""
     limit = quantile(healthy, share)
@@ -161,7 +174,7 @@ def _agree(healthy: Sequence[float], bad: Sequence[float], drop: float, lines: i
     if fewest < min(_AGREEMENT) or (lines < _VERY_FEW_LINES and drop <= _PLAIN_DROP):
         return False
     width = max(healthy[-1] - healthy[0], bad[-1] - bad[0])
-    return width <= drop * _AGREEMENT.get(fewest, _LOOSE_AGREEMENT)
+    return width <= min(drop, _PLAIN_DROP) * _AGREEMENT.get(fewest, _LOOSE_AGREEMENT)
 
 
 def _spread(ascending: Sequence[float]) -> float:

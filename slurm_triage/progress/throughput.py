@@ -20,7 +20,7 @@ _RAMP_ERROR_SHARE = 0.95
 #: Blocks that the two are fitted to, and lines per block that let a median swallow a spike.
 _RAMP_BLOCKS = 60
 _MIN_BLOCK_LINES = 3
-#: Lines whose median stands for the end of a creeping slowdown (the seed's "last 10").
+#: Lines whose median stands for either end of a creeping slowdown (the seed's "last 10").
 _END_LINES = 10
 #: "Step time increases by a constant delta on every step" (a constant drop): the scatter relative to the step time does
 #: not grow. Beyond this factor every step is hit differently, which the seed calls a one-time drop. Scatter below one
@@ -66,7 +66,8 @@ def throughput(attempt: AttemptFacts, progress: Progress, fact_kind: Mapping[str
 def _degraded(rates: Rates, course: Course, phases: Sequence[Phase], hints: tuple[str, ...]) -> Throughput:
     cost = course.cost
     pattern, begin = _pattern(cost, phases)
-    before = median(cost[:begin] or cost[: phases[0].begin])
+    # A slope may begin with the run; then its first lines are the nearest to healthy there is.
+    before = median(cost[:begin] if begin >= _END_LINES else cost[: min(_END_LINES, phases[0].begin)])
     levels = [median(cost[p.begin : p.end]) for p in phases]
     slowest = median(cost[-min(_END_LINES, len(cost) - begin) :]) if pattern == "gradual" else max(levels)
     _, recent = windows(rates)

@@ -21,6 +21,8 @@ MIN_QUOTES = 3
 MAX_BLOCK_LINES = 4
 MAX_GROUPS = 12
 MAX_MORE_QUOTES = 30
+#: A finding in a list; its line is quoted in the evidence.
+MAX_TITLE = 160
 #: A longer name than this pushes the quoted text off the line; the log of a job is then called "log".
 _MAX_NAME = 24
 
@@ -66,14 +68,16 @@ def select(document: Document) -> Evidence:
     """The quotes of a report: at most ``MAX_QUOTES`` first, others of their kind after the report."""
     names = _short_names(document)
     seen = [f for f in document["findings"] if f["first"] is not None]
-    ranked = sorted(range(len(seen)), key=lambda i: (_importance(seen[i], document), i))
+    importance = [_importance(finding, document) for finding in seen]
+    ranked = sorted(range(len(seen)), key=lambda i: (importance[i], i))
     chosen, others = _one_of_each_kind(ranked, seen)
     unseen = _unseen(document)
     telling = [i for i in chosen if seen[i]["role"] not in {"context", "teardown"}]
     quotable = telling if telling or unseen or document["primary"] is None else chosen
     first, more = quotable[:MAX_QUOTES], quotable[MAX_QUOTES : MAX_QUOTES + MAX_MORE_QUOTES]
     first += others[: max(0, MIN_QUOTES - len(first))] if first else []
-    quotes = tuple(_quote(seen[i], names) for i in sorted(first))
+    # The cause comes first, whatever file it stands in; the rest follows as it happened.
+    quotes = tuple(_quote(seen[i], names) for i in sorted(first, key=lambda i: (importance[i][0] > 0, i)))
     extra = tuple(_quote(seen[i], names) for i in sorted(more))
     log = document["log"]["path"]
     used = any(quote.place.startswith("log:") or quote.place.startswith("log,") for quote in (*quotes, *extra))
@@ -84,10 +88,9 @@ def select(document: Document) -> Evidence:
 def groups(document: Document) -> tuple[list[Group], int]:
     """Findings other than the cause, one entry per kind, and how many kinds were left out."""
     names = _short_names(document)
-    primary = document["primary"]
     kinds: dict[tuple[str, str, str, str], list[Finding]] = {}
     for finding in document["findings"]:
-        if primary and finding["class"] == primary["class"] and finding["role"] == "root":
+        if _is_cause(finding, document):
             continue
         key = (finding["class"], finding["role"], finding["rule"], finding["title"])
         kinds.setdefault(key, []).append(finding)
@@ -96,14 +99,16 @@ def groups(document: Document) -> tuple[list[Group], int]:
 
 
 def _one_of_each_kind(ranked: list[int], seen: list[Finding]) -> tuple[list[int], list[int]]:
-    """The most important line of each kind, and the others whose text differs from all before."""
-    kinds: set[tuple[str, str]] = set()
+    """The most important line of each kind, and the others whose text differs from all before. What only followed from
+    the cause is quoted once per class."""
+    kinds: set[tuple[str, str | None]] = set()
     texts: set[str] = set()
     chosen: list[int] = []
     others: list[int] = []
     for index in ranked:
         finding = seen[index]
-        kind, line = (finding["class"], finding["rule"]), finding["first"]["text"]
+        initiates = finding["role"] in {"root", "contributor"}
+        kind, line = (finding["class"], finding["rule"] if initiates else None), finding["first"]["text"]
         if line in texts:
             continue
         texts.add(line)
@@ -113,22 +118,25 @@ def _one_of_each_kind(ranked: list[int], seen: list[Finding]) -> tuple[list[int]
 
 
 def _importance(finding: Finding, document: Document) -> tuple[int, int]:
-    """Order of importance: the cause as its own rank tells it, then by role."""
+    """Order of importance: the cause as its own rank tells it, then by role. A message that stands in one line says
+    more than the head of a long one (a traceback)."""
+    if _is_cause(finding, document):
+        primary = document["primary"]
+        return 0, 0 if primary["rank"] is not None and finding["rank"] == primary["rank"] else 1
+    return _PRIORITY.get(finding["role"], 9), len(finding["block"])
+
+
+def _is_cause(finding: Finding, document: Document) -> bool:
     primary = document["primary"]
-    is_cause = primary is not None and finding["class"] == primary["class"] and finding["role"] == "root"
-    same_rank = is_cause and primary["rank"] is not None and finding["rank"] == primary["rank"]
-    return (0 if is_cause else _PRIORITY.get(finding["role"], 9)), (0 if same_rank else 1)
+    return primary is not None and finding["class"] == primary["class"] and finding["role"] == "root"
 
 
 def _unseen(document: Document) -> tuple[str, ...]:
-    primary = document["primary"]
-    if primary is None:
+    """Why the cause is known, when no line of the log shows it."""
+    causes = [finding for finding in document["findings"] if _is_cause(finding, document)]
+    if any(finding["first"] is not None for finding in causes):
         return ()
-    return tuple(
-        finding["why"] or finding["title"]
-        for finding in document["findings"]
-        if finding["class"] == primary["class"] and finding["role"] == "root" and finding["first"] is None
-    )[:2]
+    return tuple(finding["why"] or finding["title"] for finding in causes[:2])
 
 
 def _last_words(document: Document) -> tuple[str, ...]:
@@ -152,7 +160,7 @@ def _group(members: list[Finding], names: Mapping[str, str]) -> Group:
     if first["first"] is not None:
         who = ", ".join(part for part in (who, plural(count, "line")) if part)
     place = None if first["first"] is None else _place(first["first"], names)
-    return Group(first["class"], first["role"], first["title"], who, count, place, first["why"])
+    return Group(first["class"], first["role"], shown(first["title"], MAX_TITLE), who, count, place, first["why"])
 
 
 def _place(place: Mapping[str, Any], names: Mapping[str, str]) -> str:

@@ -7,17 +7,18 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurm_triage.model.report import Report
 from slurm_triage.report import wording
+from slurm_triage.report.document import Document, as_document
 from slurm_triage.report.evidence import Group, Quote, groups, select
 from slurm_triage.report.markdown_text import Markdown, cell, code, escape, fenced, finalize, prose
 from slurm_triage.report.plain_text import shown
 from slurm_triage.report.progress_table import progress_rows
 from slurm_triage.report.rank_table import rank_table
-from slurm_triage.report.to_json import Document, as_document
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+    from slurm_triage.model.report import Report
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -123,5 +124,5 @@ def _findings(document: Document) -> list[Markdown]:
 def _group(kind: Group) -> Markdown:
     at = "" if kind.place is None else f", first at {code(kind.place)}"
     who = f" — {escape(kind.who)}{at}" if kind.who else ""
-    why = f". {prose(kind.why)}" if kind.why else ""
+    why = f". {prose(wording.sentence(kind.why))}" if kind.why else ""
     return Markdown(f"{code(kind.cls)} ({escape(kind.role)}): {prose(kind.title)}{who}{why}")

@@ -19,7 +19,6 @@ _ESCAPES = re.compile(
     r"|\x1b[0-Z\\-~]"
 )
 _NOT_PRINTABLE_ASCII = re.compile(r"[^\x20-\x7e]")
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 #: Letters and marks that Unicode calls visible but that draw nothing: fillers, variation selectors, the blank braille
@@ -35,7 +34,7 @@ _REPLACEMENT = "\ufffd"
 
 def valid_unicode(text: str) -> str:
     """``text`` with lone surrogates (bytes of a file name that were not UTF-8) replaced by U+FFFD."""
-    return _SURROGATE.sub(_REPLACEMENT, text)
+    return text if text.isascii() else _SURROGATE.sub(_REPLACEMENT, text)
 
 
 def plain(text: str) -> str:
@@ -45,7 +44,7 @@ def plain(text: str) -> str:
     (NUL: ␀); bidirectional overrides, zero-width and unassigned characters become U+FFFD, so that what is shown is
     what is there. Applying it twice changes nothing.
     """
-    if _NOT_PRINTABLE_ASCII.search(text) is None:
+    if text.isascii() and text.isprintable():
         return text
     return _NOT_PRINTABLE_ASCII.sub(_visible, _ESCAPES.sub("", text))
 
@@ -77,7 +76,7 @@ def shown(text: str, limit: int = MAX_CHARS) -> str:
 
 def columns(text: str) -> int:
     """Terminal columns of a plain text: East Asian wide characters take two, combining marks none."""
-    if _NOT_ASCII.search(text) is None:
+    if text.isascii():
         return len(text)
     return sum(_char_columns(char) for char in text)
 

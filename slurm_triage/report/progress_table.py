@@ -36,9 +36,7 @@ def progress_parts(document: Mapping[str, Any]) -> list[str]:
         return []
     percent = "" if p["percent"] is None else f" ({p['percent']:.1f} %)"
     total = p["total_steps"]
-    parts = [
-        f"step {p['last_step']} is the last" if total is None else f"{p['last_step'] + 1} of {total} steps{percent}"
-    ]
+    parts = [f"last step {p['last_step']}" if total is None else f"{p['last_step'] + 1} of {total} steps{percent}"]
     if p["step_time_s"] is not None:
         parts.append(f"{number(p['step_time_s'])} s per step")
     if p["start"] == "restored":

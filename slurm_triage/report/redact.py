@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 REDACTED = "[redacted]"
@@ -15,19 +16,36 @@ REDACTED = "[redacted]"
 #: Texts that the job's owner typed as commands: ``user@host`` in them is an address to log in to, not to write to.
 COMMAND_KEYS = frozenset({"submit_line", "command", "tunnel_command", "args", "changes", "next_steps"})
 
-#: Whatever holds none of these words holds no secret; most texts end here.
-_HINT = re.compile(
-    r"token|secret|pass|key|cred|auth|bearer|cookie|login|wandb|signature|sig=|://|@|eyj|munge:|-----begin"
-    r"|hf_|api_org_|gh[pousr]_|github_pat_|glpat-|sk-|sk_|rk_|xox|npm_|pypi-|dckr_|nvapi-|a[ks]ia|aiza|ya29|services/t"
-    r"|\d:[\w-]{30}|[a-z0-9+/]{60}",
-    re.IGNORECASE,
+#: Whatever holds none of these holds no secret; most texts end here. Plain ``in`` tests are ten times as fast as one
+#: expression with all of them.
+_HINTS = (
+    *("token", "secret", "pass", "key", "cred", "auth", "bearer", "cookie", "login", "wandb", "signature", "sig="),
+    *("://", "@", "eyj", "munge:", "hf_", "api_org_", "gh", "glpat-", "sk-", "sk_", "rk-", "rk_", "xox", "npm_"),
+    *(
+        "pypi-",
+        "dckr_",
+        "nvapi-",
+        "akia",
+        "asia",
+        "agpa",
+        "aida",
+        "aroa",
+        "anpa",
+        "aiza",
+        "ya29",
+        "services/t",
+        "local-",
+    ),
 )
+#: Texts shorter than the shortest ``key=x`` hold none either.
+_MIN_CHARS = 5
+_LONG_SHAPE = re.compile(r"\d:[\w-]{30}|[A-Za-z0-9+/]{60}")
 _KEY_BLOCK = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _PEM = re.compile(rf"-----BEGIN {_KEY_BLOCK}.*?(?:-----END {_KEY_BLOCK}|\Z)", re.DOTALL)
 _PEM_BEGIN = re.compile(rf"-----BEGIN {_KEY_BLOCK}")
 _PEM_END = re.compile(rf"-----END {_KEY_BLOCK}")
 #: A line of nothing but base64, as the inside of a key file looks when it is quoted alone.
-_BASE64_LINE = re.compile(r"\s*(?=[^/])[A-Za-z0-9+/]{60,}={0,2}\s*\Z")
+_BASE64_LINE = re.compile(r"\s*(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=\D*\d)(?=[^/])[A-Za-z0-9+/]{60,}={0,2}\s*\Z")
 
 #: Shapes that their issuers document, wherever they stand.
 _SHAPES = re.compile(
@@ -59,10 +77,10 @@ _SECRET_WORD = (
     r"secrets?|passw(?:or)?ds?|passphrases?|credentials?"
     r"|(?:api|access|account|auth|encryption|license|private|secret|shared|signing|ssh|deploy)[_-]?keys?"
 )
-_SECRET_NAME = (
-    rf"(?P<token>tokens?(?!i[sz]))|{_SECRET_WORD}|(?<=[_-])pass(?=\s{{0,4}}[=:])|(?P<key>key(?=\s?=))|(?<=_)auth(?==)"
-)
 _SEPARATOR = r"\\?[\"']?\s{0,4}(?:=>|==?|:)\s{0,4}"
+_SECRET_NAME = (
+    rf"(?P<token>tokens?(?!i[sz]))|{_SECRET_WORD}|(?<=[_-])pass(?={_SEPARATOR})|(?P<key>key(?=\s?=))|(?<=_)auth(?==)"
+)
 _KEYED = re.compile(rf"(?:{_SECRET_NAME})(?P<rest>[\w.\[\]-]{{0,40}}){_SEPARATOR}", re.IGNORECASE)
 _OPTION = re.compile(
     rf"(?<![^\s\"'=])--?[\w-]{{0,40}}?(?:tokens?|{_SECRET_WORD}|(?<=[_-])pass)"
@@ -79,9 +97,10 @@ _NOTHING = frozenset({"none", "null", "nil", "true", "false", "unset", "empty", 
 _EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(?![\w-])")
 
 
+@lru_cache(maxsize=2048)
 def redact_text(text: str, *, emails: bool = True) -> str:
-    """``text`` without secrets. Applying it twice changes nothing more."""
-    if _HINT.search(text) is None:
+    """``text`` without secrets. Applying it twice changes nothing more. (Ranks repeat each other, hence the cache.)"""
+    if len(text) < _MIN_CHARS or not _may_hold_secret(text):
         return text
     text = _PEM.sub(REDACTED, text)
     text = _USERINFO.sub(rf"\1{REDACTED}@", text)
@@ -93,6 +112,11 @@ def redact_text(text: str, *, emails: bool = True) -> str:
     if emails and "ssh " not in text:
         text = _EMAIL.sub(REDACTED, text)
     return REDACTED if _BASE64_LINE.match(text) else text
+
+
+def _may_hold_secret(text: str) -> bool:
+    low = text.lower()
+    return any(hint in low for hint in _HINTS) or (len(text) > 35 and _LONG_SHAPE.search(text) is not None)
 
 
 def redact_lines(lines: Iterable[str]) -> list[str]:
@@ -124,7 +148,7 @@ def _redact_value(value: Any, key: str) -> Any:
     if isinstance(value, Mapping):
         inherited = key in COMMAND_KEYS or key == "evidence"
         inner = {redact_text(name): _redact_value(item, key if inherited else name) for name, item in value.items()}
-        return _redact_keyed_items(_with_block(value, inner))
+        return _redact_named_items(inner) if key == "args" else _with_block(value, inner)
     if isinstance(value, list):
         if value and key in {"block", "evidence"}:
             return redact_lines(value)
@@ -141,7 +165,7 @@ def _with_block(finding: Mapping[str, Any], clean: dict[str, Any]) -> dict[str, 
     return clean
 
 
-def _redact_keyed_items(mapping: dict[str, Any]) -> dict[str, Any]:
+def _redact_named_items(mapping: dict[str, Any]) -> dict[str, Any]:
     """In ``{"hf_access_token": "x"}`` the name stands in the key: read both together."""
     return {
         name: REDACTED if isinstance(item, str) and item and _is_secret(name, item) else item

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from slurm_triage.model.report import Report
 from slurm_triage.report import wording
+from slurm_triage.report.document import Document, as_document
 from slurm_triage.report.evidence import Evidence, Quote, groups, select
 from slurm_triage.report.plain_text import columns, fit, plain, shown
 from slurm_triage.report.progress_table import progress_parts
 from slurm_triage.report.rank_table import RankTable, rank_table
-from slurm_triage.report.to_json import Document, as_document
+
+if TYPE_CHECKING:
+    from slurm_triage.model.report import Report
 
 #: Narrower is unreadable, wider is hard to read; quotes and commands may use all of it.
 MIN_WIDTH = 40
@@ -227,7 +230,7 @@ def _numbers(view: _View, document: Document) -> None:
     blank = " " * 12
     rows = {
         "Progress": joined(progress_parts(document), view.text_width, blank, blank),
-        "Cost": joined(filter(None, [_sentence(wording.cost_clause(document))]), view.text_width, blank, blank),
+        "Cost": joined(filter(None, [wording.sentence(wording.cost_clause(document))]), view.text_width, blank, blank),
         "Throughput": joined(wording.throughput_lines(document), view.text_width, blank, blank),
     }
     if any(rows.values()):
@@ -270,7 +273,3 @@ def _commands(view: _View, commands: Iterable[str | None]) -> None:
     for command in commands:
         if command:
             view.lines.append(_INDENT + view.paint(shown(command, 4000), "1;36"))
-
-
-def _sentence(clause: str) -> str:
-    return clause[:1].upper() + clause[1:]

@@ -8,17 +8,18 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from slurm_triage.model.report import Report
 from slurm_triage.report import wording
+from slurm_triage.report.document import Document, as_document
 from slurm_triage.report.evidence import groups, select
 from slurm_triage.report.markdown import TEMPLATES, quote_lines
 from slurm_triage.report.plain_text import plain
 from slurm_triage.report.progress_table import progress_rows
 from slurm_triage.report.rank_table import rank_table
-from slurm_triage.report.to_json import Document, as_document
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+    from slurm_triage.model.report import Report
 
 _CODE = re.compile(r"`([^`]+)`")
 

@@ -15,11 +15,9 @@ from slurm_triage.model.facts import Place
 from slurm_triage.model.files import LogFile
 from slurm_triage.model.progress import Cost, Progress, Throughput
 from slurm_triage.model.report import SCHEMA, AttemptSummary, Dashboards, Report
+from slurm_triage.report.document import Document, as_document
 from slurm_triage.report.plain_text import valid_unicode
 from slurm_triage.report.redact import redact
-
-#: A ``triage.json`` as Python objects; docs/json.md and schema/slurm-triage-1.json describe it.
-Document = dict[str, Any]
 
 #: Beyond this, JSON readers that hold numbers in doubles (jq, JavaScript) would show another number (RFC 8259, 6).
 _MAX_EXACT_INTEGER = 2**53 - 1
@@ -40,13 +38,6 @@ def to_json(source: Report | Document, *, share: bool = False) -> bytes:
     """
     text = orjson.dumps(as_document(source, share=share), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     return _ACTIVE_UTF8.sub(_json_escape, text)
-
-
-def as_document(source: Report | Document, *, share: bool = False) -> Document:
-    """The document of a report, or a stored document as it is; redacted for ``share`` if asked."""
-    if isinstance(source, Report):
-        return report_document(source, share=share)
-    return redact(source, share=True) if share else source
 
 
 def report_document(report: Report, *, share: bool = False) -> Document:

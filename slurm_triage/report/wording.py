@@ -31,14 +31,15 @@ _RETRY = {
 
 
 def number(value: float | None) -> str:
-    """Up to four significant digits, thousands never in powers of ten: ``3.01``, ``154316.6``, ``0.000412``."""
+    """Three significant digits after the point at most, no powers of ten: ``3.01``, ``154316.6``, ``0.000412``."""
     if value is None:
         return UNKNOWN
     if isinstance(value, int) or float(value).is_integer():
         return str(int(value))
-    decimals = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3 if abs(value) >= 0.1 else 6
-    text = f"{value:.{decimals}f}".rstrip("0").rstrip(".")
-    return text if text.strip("-0.") else f"{value:.2g}"
+    if abs(value) < 0.1:
+        return f"{value:.3g}"
+    decimals = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
+    return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
 
 
 def text(value: Any) -> str:
@@ -130,10 +131,16 @@ def cost_clause(document: Document) -> str:
         saved = f"{plural(steps, 'step')}{time} not saved yet" if steps else ""
         return ", ".join(part for part in (spent, saved) if part)
     if lost or steps:
-        gone = [f"{number(lost)} of {plural(hours, 'GPU-hour')}"] if lost and hours is not None else []
+        gone = [_share_of(lost, hours)] if lost and hours is not None else []
         gone += [plural(steps, "step") + time] if steps else []
         return "lost " + " and ".join(gone) if gone else ""
     return "" if hours is None else plural(hours, "GPU-hour") + (" used" if lost is None else ", none lost")
+
+
+def _share_of(lost: float, hours: float) -> str:
+    """``9.6 of 67.6 GPU-hours``, ``all 67.6 GPU-hours``."""
+    everything = number(lost) == number(hours)
+    return f"all {plural(hours, 'GPU-hour')}" if everything else f"{number(lost)} of {plural(hours, 'GPU-hour')}"
 
 
 def action_clause(document: Document) -> str:
@@ -147,12 +154,12 @@ def action_clause(document: Document) -> str:
     if action == "other-nodes" and resubmit["exclude"]:
         return f"run again without {some_nodes(resubmit['exclude'])}"
     if action in {"same-nodes", "other-nodes"}:
-        return _RETRY[action]
+        return retry_clause(action)
     if action == "after-fix" and steps:
         return "fix first: " + _clause(steps[0])
     if steps:
         return _clause(steps[0])
-    return _RETRY[primary["retry"]] if primary else UNKNOWN
+    return retry_clause(primary["retry"]) if primary else UNKNOWN
 
 
 def _clause(sentence: str) -> str:
@@ -173,11 +180,11 @@ def resubmit_sentence(document: Document) -> str:
     }
     why = f": {resubmit['why'].removesuffix('.')}." if resubmit["why"] else "."
     changes = f" Changed: {', '.join(resubmit['changes'])}." if resubmit["changes"] else ""
-    return heads[action] + why + changes
+    return f"{heads.get(action, action)}{why}{changes}"
 
 
 def retry_clause(retry: str) -> str:
-    return _RETRY[retry]
+    return _RETRY.get(retry, retry)
 
 
 def chat_line(document: Document) -> str:
@@ -232,6 +239,11 @@ def throughput_lines(document: Document) -> list[str]:
     first, last = data["from_step"], data["to_step"]
     steps = "" if first is None else f", from step {first}" + ("" if last is None else f" to step {last}")
     return [f"{line}degraded{pattern}{steps}.", *data["hints"]]
+
+
+def sentence(clause: str) -> str:
+    """``clause`` with a capital first letter and a full stop."""
+    return f"{clause[:1].upper()}{clause[1:].removesuffix('.')}." if clause else ""
 
 
 def signed_percent(change: float) -> str:

@@ -26,6 +26,11 @@ _SMALL = 16
 #: hyperscan looks for literals first; patterns without one of this many bytes slow down the scan for every rule.
 MIN_LITERAL_BYTES = 3
 
+#: Literal pieces from this length on decide where the scanner stops.
+_LONG_PIECE = 6
+_MANY_PIECES = 256
+_WIDE_REPEAT = re.compile(r"(?<!\\)(\.|\[\^[^\]]*\])(\*|\+|\{)")
+
 _REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
 _CATEGORIES = {
     sre.CATEGORY_DIGIT: re.compile(r"\d"),
@@ -53,7 +58,28 @@ def python_problem(pattern: str) -> str | None:
         return "a repeat inside a repeat can take exponential time; repeat a class instead, or bound it: {0,40}"
     if _degree(tree) > 2:
         return "three or more unbounded repeats in a row can take cubic time; bound them: .{0,200} or [^,]{0,80}"
+    if _begins_unbounded(tree):
+        return (
+            r"an unbounded repeat at the beginning is tried from every character; bound it, \d{1,20}, or put \b before"
+        )
     return None
+
+
+def _begins_unbounded(tree: Any) -> bool:
+    """``\\d+ bytes`` on a line of 4096 digits takes 8 million steps; ``\\d+`` alone is done at once."""
+    for position, (op, arg) in enumerate(tree):
+        if op is sre.SUBPATTERN:
+            return _begins_unbounded(arg[3]) or (position + 1 < len(tree) and _is_unbounded(arg[3]))
+        if op is sre.BRANCH:
+            return any(_begins_unbounded(child) for child in arg[1])
+        if op in _REPEATS and arg[0] == 0 and arg[1] is not sre.MAXREPEAT:
+            continue
+        return position + 1 < len(tree) and _is_unbounded([(op, arg)])
+    return False
+
+
+def _is_unbounded(tree: Any) -> bool:
+    return len(tree) == 1 and tree[0][0] in _REPEATS and tree[0][1][1] is sre.MAXREPEAT
 
 
 def group_names(pattern: str) -> frozenset[str]:
@@ -246,3 +272,47 @@ def _literal_bytes(tree: Any) -> int:
 def _is_small_choice(op: Any, arg: Any) -> bool:
     """A class of a few characters, such as the parser makes of ``(abc|abd)``, is as good as a literal."""
     return op is sre.IN and len(arg) <= 4 and all(kind is sre.LITERAL for kind, _ in arg)
+
+
+def literal_tails(pattern: str) -> set[str]:
+    """The last 8 characters (hyperscan compares no more at first) of each literal piece of a pattern, as the scanner
+    sees it: alternatives are multiplied out, ``to (save|load) it`` is two pieces. Pieces below 6 characters are left
+    out: hyperscan prefers longer ones."""
+    tails: set[str] = set()
+    tails |= _grow(_parse(pattern), {""}, tails)
+    return {tail[-8:] for tail in tails if len(tail) >= _LONG_PIECE}
+
+
+def _grow(tree: Any, pieces: set[str], done: set[str]) -> set[str]:
+    """Literal pieces that are still open at the end of ``tree``; those that ended within go to ``done``."""
+    for op, arg in tree:
+        if op is sre.LITERAL:
+            pieces = {piece + chr(arg) for piece in pieces}
+        elif op is sre.SUBPATTERN:
+            pieces = _grow(arg[3], pieces, done)
+        elif op is sre.BRANCH:
+            pieces = set().union(*(_grow(child, pieces, done) for child in arg[1]))
+        elif _is_small_choice(op, arg):
+            pieces = {piece + chr(char) for piece in pieces for _, char in arg}
+        elif op in _REPEATS and arg[:2] == (0, 1):
+            pieces = pieces | _grow(arg[2], pieces, done)
+        elif op is not sre.AT:
+            done |= pieces
+            pieces = {""}
+        if len(pieces) > _MANY_PIECES:
+            done |= pieces
+            pieces = {""}
+    return pieces
+
+
+def wide_head(pattern: str) -> str | None:
+    """What stands before the first ``.*`` or ``.{0,80}`` of a pattern, if that is a whole expression."""
+    found = _WIDE_REPEAT.search(pattern)
+    if found is None:
+        return None
+    head = pattern[: found.start()]
+    try:
+        re.compile(head)
+    except re.error:
+        return None
+    return head

@@ -18,6 +18,9 @@ MAX_JOBS = 8
 #: A controller that does not answer is not worth more of a person's time; scontrol itself would wait 2 x 10 s.
 TIMEOUT_S = 3.0
 
+WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUE_HOLD", "REQUEUED"})
+ENDED_BY_REQUEUE = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL"})
+
 # The keys stand at the start of a line, three blanks in. Only job names, comments and the like come from users.
 _FIELDS = {
     "state": re.compile(r"^   JobState=(\S+)", re.MULTILINE),
@@ -105,10 +108,12 @@ def parse(output: str, job_id: str) -> ControllerView | None:
 def merge(job: Job, view: ControllerView) -> Job:
     """Accounting's record with the controller's knowledge.
 
-    Not taken: the exit code of a cancelled job (slurmctld shows the signal that scancel sent) and the numbers of a job
-    that the controller has already requeued while accounting still shows the run before.
+    Not taken: the exit code of a cancelled job, for which slurmctld shows the signal that scancel sent, and anything
+    when the two do not speak of the same state.
     """
-    if view.state is not None and view.state not in (job.state, "COMPLETING"):
+    if view.state in WAITING and job.state in ENDED_BY_REQUEUE:
+        return _requeued(job, view)
+    if view.state not in (job.state, "COMPLETING"):
         return job
     return replace(
         with_true_exit(job, view.exit_code, view.exit_signal),
@@ -119,6 +124,30 @@ def merge(job: Job, view: ControllerView) -> Job:
         stdout=job.stdout or expand.path(view.stdout, job),
         stderr=job.stderr or expand.path(view.stderr, job),
     )
+
+
+def _requeued(job: Job, view: ControllerView) -> Job:
+    """The run that waits in the queue. Accounting shows only the run before, until the new one may start (two minutes
+    later; never, if it is held after a failed launch)."""
+    waiting = replace(
+        job,
+        state=view.state,
+        reason=view.reason,
+        restarts=view.restarts,
+        exit_code=None,
+        exit_signal=None,
+        derived_exit_code=None,
+        derived_exit_signal=None,
+        submit=job.end,
+        start=None,
+        end=None,
+        elapsed_s=None,
+        nodes=(),
+        steps=(),
+        final=False,
+        earlier=(*job.earlier, replace(job, earlier=())),
+    )
+    return replace(waiting, stdout=job.stdout or expand.path(view.stdout, job))
 
 
 def with_true_exit(job: Job, code: int | None, signal: int | None) -> Job:

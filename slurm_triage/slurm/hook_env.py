@@ -19,6 +19,9 @@ from slurm_triage.slurm.controller import with_true_exit
 
 Env = Mapping[str, str]
 
+#: slurmctld gives a job that died with its node the raw status 1, which reads as "killed by SIGHUP" (24.11 and later).
+LOST_NODE_SIGNAL = 1
+
 #: Our field -> (name in SLURM_ environments, name in jobcomp's)
 _TEXTS = {
     "name": ("SLURM_JOB_NAME", "JOBNAME"),
@@ -62,7 +65,7 @@ def job(env: Env) -> Job:
     code, signal = _exit(env)
     derived_code, derived_signal = _derived(env)
     state = fields.state(_either(env, ("SLURM_JOB_STATE", "JOBSTATE")))[0]
-    if state is None and (code or signal):
+    if state is None and (code or signal) and signal != LOST_NODE_SIGNAL:
         state = "FAILED"
     nodes = nodelist.expand(_either(env, ("SLURM_JOB_NODELIST", "NODES")) or env.get("SLURM_NODELIST"))
     times = {name: fields.epoch(_either(env, keys)) for name, keys in _TIMES.items()}

@@ -75,8 +75,11 @@ def _job(row: Row, steps: list[Row], source: AccountingSource) -> Job:
         start = None
     job_steps = tuple(_step(step) for step in steps)
     elapsed = fields.number(row.get("elapsedraw"))
-    if elapsed is None and start is not None and end is not None:
+    if start is None:
+        elapsed = None
+    elif elapsed is None and end is not None:
         elapsed = int(end - start)
+    requested_count = None if state in TERMINAL_STATES else fields.number(row.get("nnodes"))
     job = Job(
         job_id=row["jobidraw"],
         array_job_id=array_id,
@@ -105,7 +108,7 @@ def _job(row: Row, steps: list[Row], source: AccountingSource) -> Job:
         elapsed_s=None if elapsed is None else float(elapsed),
         time_limit_s=fields.time_limit_s(row.get("timelimitraw")),
         nodes=nodes,
-        node_count=len(nodes) or fields.number(row.get("nnodes")),
+        node_count=len(nodes) or requested_count,
         failed_node=fields.text(row.get("failednode")),
         gpus=fields.gpus(row.get("alloctres")),
         work_dir=fields.text(row.get("workdir")),

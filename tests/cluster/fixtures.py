@@ -20,6 +20,7 @@ from tests.cluster.cluster import Cluster
 _FIXTURE_LANES = {"host_cluster": "host", "root_cluster": "root"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         names = set(getattr(item, "fixturenames", ()))

@@ -21,7 +21,7 @@ exit 0
 """
 FAILING_PROLOG_SLURMCTLD = """#!/bin/sh
 [ "$SLURM_JOB_NAME" = prolog-slurmctld-fails ] && exit 1
-exit 0
+exec {then}
 """
 #: Uses more memory than the job may, in a child of the batch script.
 EAT_MEMORY = "python3 -c 'x = bytearray(400 << 20); print(len(x))'"
@@ -81,7 +81,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario("success", "echo done", state="COMPLETED"),
         Scenario("two-nodes", "srun -l hostname", ("-N", "2", "-w", "node[01-02]"), node="", state="COMPLETED"),
         Scenario("gpus", "echo done", ("--gres=gpu:2", "--comment=two words", "-t", "1-02:00:00"), state="COMPLETED"),
-        Scenario("exit-3", "echo failing; exit 3"),
+        Scenario("exit-3", "echo failing; exit 3", ("--mail-type=END,FAIL",)),
         Scenario("exit-200", "exit 200"),
         Scenario("exit-137", "exit 137", user="bob"),
         Scenario("batch-killed", "kill -SEGV $$"),
@@ -120,10 +120,14 @@ class Started:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def start_all(cluster: Cluster, names: Sequence[str] | None = None) -> Started:
-    """Submit the scenarios and do what each of them needs while its job is pending or running."""
+def start_all(cluster: Cluster, names: Sequence[str] | None = None, prolog_slurmctld: str = "/bin/true") -> Started:
+    """Submit the scenarios and do what each of them needs while its job is pending or running.
+
+    ``prolog_slurmctld``: a command that PrologSlurmctld runs for all jobs but the one it fails for.
+    """
     started = Started()
-    cluster.set_hooks({"prolog": FAILING_PROLOG, "prolog-slurmctld": FAILING_PROLOG_SLURMCTLD})
+    failing = FAILING_PROLOG_SLURMCTLD.format(then=prolog_slurmctld)
+    cluster.set_hooks({"prolog": FAILING_PROLOG, "prolog-slurmctld": failing})
     for scenario in SCENARIOS.values():
         if names is not None and scenario.name not in names:
             continue

@@ -12,155 +12,20 @@ import contextlib
 import errno
 import os
 import random
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from slurm_triage.errors import LedgerError
-from slurm_triage.ledger import index, query
-from slurm_triage.ledger.append import Writer, open_writer
+from slurm_triage.ledger.append import Writer
 from slurm_triage.ledger.files import Files
-from slurm_triage.ledger.read import records, snapshot
-from slurm_triage.ledger.record import LedgerRecord, to_dict
-from slurm_triage.ledger.segment import segments
-from slurm_triage.ledger.verify import verify
+from slurm_triage.ledger.record import LedgerRecord
+from tests.ledger.damage_matrix import cuts, flips, index_flips
 from tests.ledger.faults import Crash, FaultyFiles
-from tests.ledger.samples import DAY_S, T0, record
-
-#: Small, so that a short workload rotates a few times.
-SEGMENT_BYTES = 4000
-_MONTH_S = 31 * DAY_S
-
-
-@dataclass
-class Row:
-    """``lost``: acknowledged records that cannot be read. ``doubled``: attempts read twice or in an old revision.
-    ``undetected``: damage that verify does not report, or that changed what is read."""
-
-    accident: str
-    injected: int = 0
-    acknowledged: int = 0
-    lost: int = 0
-    doubled: int = 0
-    undetected: int = 0
-
-    @property
-    def sound(self) -> bool:
-        return self.injected > 0 and not (self.lost or self.doubled or self.undetected)
-
-    def __str__(self) -> str:
-        return (
-            f"| {self.accident} | {self.injected} | {self.acknowledged} | {self.lost} | {self.doubled} "
-            f"| {self.undetected} |"
-        )
-
-
-def batches() -> list[list[LedgerRecord]]:
-    """What a worker appends: single records and groups, an attempt that is triaged again, a job name with every kind of
-    character."""
-    plain = [record(i) for i in range(1, 12)]
-    again = replace(plain[1], revision=plain[1].revision + 5, cls="hang")
-    odd = record(20, name='a"b\\c\nd{"crc":"e', user="ünïcode")
-    return [[plain[0]], plain[1:4], [again], [plain[4], odd], plain[5:8], [plain[8]], plain[9:11]]
-
-
-@dataclass
-class Worker:
-    """Appends batches the way the real worker does: what was not acknowledged is tried again."""
-
-    root: Path
-    acknowledged: list[LedgerRecord]
-    lock: bool = False
-
-    def open(self, files: Files, now: float) -> Writer:
-        elect = None if self.lock else (lambda _directory, _timeout: lambda: None)
-        return open_writer(
-            self.root, "alpha", files=files, clock=lambda: now, segment_bytes=SEGMENT_BYTES, elect=elect, timeout_s=5
-        )
-
-    def run(self, files: Files, on_ack: Callable[[LedgerRecord], None] = lambda _: None) -> None:
-        """Two runs of a worker, a month apart, each opening and closing the ledger."""
-        todo = batches()
-        for part, now in ((todo[:4], T0), (todo[4:], T0 + _MONTH_S)):
-            writer = self.open(files, now)
-            for batch in part:
-                self.append(writer, batch, on_ack)
-            writer.close()
-
-    def append(
-        self, writer: Writer, batch: list[LedgerRecord], on_ack: Callable[[LedgerRecord], None] = lambda _: None
-    ) -> None:
-        if writer.append(batch) != len(batch):
-            raise AssertionError("a batch was acknowledged in part")
-        self.acknowledged += batch
-        for one in batch:
-            on_ack(one)
-
-    def catch_up(self) -> None:
-        """A new worker, on a healthy system, appends everything that nobody acknowledged."""
-        done = {(r.key, r.revision) for r in self.acknowledged}
-        with self.open(Files(), T0 + _MONTH_S) as writer:
-            for batch in batches():
-                missing = [r for r in batch if (r.key, r.revision) not in done]
-                if missing:
-                    self.append(writer, missing)
-
-
-def judge(row: Row, worker: Worker) -> None:
-    """Counts what the accident did: first as it was left, then after the next worker has caught up."""
-    row.injected += 1
-    row.acknowledged += len(worker.acknowledged)
-    _compare(row, worker)
-    worker.catch_up()
-    _compare(row, worker)
-    verdict = verify(worker.root / "alpha")
-    if verdict.new_losses:
-        row.undetected += 1
-        print(f"{row.accident}: {verdict.new_losses}", file=sys.stderr)
-
-
-def _compare(row: Row, worker: Worker) -> None:
-    newest: dict[str, LedgerRecord] = {}
-    for one in worker.acknowledged:
-        if one.key not in newest or one.revision >= newest[one.key].revision:
-            newest[one.key] = one
-    read: dict[str, LedgerRecord] = {}
-    for one in records(snapshot([worker.root])) if worker.root.exists() else ():
-        row.doubled += one.key in read
-        read[one.key] = one
-    for key, expected in newest.items():
-        got = read.get(key)
-        if got is None:
-            row.lost += 1
-        elif to_dict(got) != to_dict(expected) and got.revision <= expected.revision:
-            row.doubled += 1
-
-
-def workload_calls() -> int:
-    """How many calls that change something one workload makes."""
-    with scratch() as root:
-        files = FaultyFiles()
-        Worker(root, []).run(files)
-        return files.calls
-
-
-class scratch:  # noqa: N801
-    """A fresh directory, removed afterwards."""
-
-    base: Path | None = None
-
-    def __enter__(self) -> Path:
-        self.path = Path(tempfile.mkdtemp(prefix="ledger-", dir=self.base))
-        return self.path / "root"
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.path)
-
+from tests.ledger.samples import MEMORY, T0, record
+from tests.ledger.workload import MONTH_S, Row, Worker, batches, judge, scratch, workload_calls
 
 STOPS = (("before", 0.0), ("after", 0.0), ("torn", 0.02), ("torn", 0.4), ("torn", 0.97))
 
@@ -209,7 +74,7 @@ def stops_while_recovering(every: int = 1) -> Row:
                     files.abandon()
                     heir = FaultyFiles(second, how, partial=part)
                     try:
-                        with worker.open(heir, T0 + _MONTH_S) as writer:
+                        with worker.open(heir, T0 + MONTH_S) as writer:
                             worker.append(writer, [record(50)])
                             worker.append(writer, [record(51)])
                     except Crash:
@@ -239,7 +104,7 @@ def failures(code: int, every: int = 1) -> Iterator[Row]:
 
 def _insist(worker: Worker, files: FaultyFiles) -> None:
     """Tries every batch until it is acknowledged, opening the ledger anew where its writer gave up."""
-    for part, now in ((batches()[:4], T0), (batches()[4:], T0 + _MONTH_S)):
+    for part, now in ((batches()[:4], T0), (batches()[4:], T0 + MONTH_S)):
         writer = _retry(lambda now=now: worker.open(files, now))
         for batch in part:
             _retry(lambda writer=writer, batch=batch: worker.append(writer, batch))
@@ -306,93 +171,6 @@ def _tell(fd: int) -> None:
     os.write(fd, b".")
 
 
-def _finished(root: Path) -> Worker:
-    worker = Worker(root, [])
-    worker.run(Files())
-    return worker
-
-
-def cuts(step: int = 1) -> Row:
-    """Each segment is cut at each byte of its last two lines, and everywhere in between."""
-    row = Row("segment cut at each byte of a record")
-    with scratch() as root:
-        worker = _finished(root)
-        for segment in segments(root / "alpha"):
-            data = segment.path.read_bytes()
-            lines = data.splitlines(keepends=True)
-            from_byte = len(data) - sum(len(line) for line in lines[-2:])
-            for length in range(max(0, from_byte), len(data), step):
-                segment.path.write_bytes(data[:length])
-                whole = data[:length].count(b'"rec":{') - (
-                    b'"rec":{' in data[data.rfind(b"\n", 0, length) + 1 : length]
-                )
-                _damaged(row, worker, segment.path.name, max_lost=data.count(b'"rec":{') - whole)
-            segment.path.write_bytes(data)
-    return row
-
-
-def flips(step: int = 1) -> Row:
-    """Each bit of each file of the ledger is flipped."""
-    row = Row("each bit of a record, head, seal, fence and mark flipped")
-    with scratch() as root:
-        worker = _finished(root)
-        index.refresh(root / "alpha")
-        first = segments(root / "alpha")[0].path
-        last = segments(root / "alpha")[-1].path
-        for path, limit in (
-            (first, 2200),
-            (first.with_suffix(".seal"), None),
-            (last, 1200),
-            (root / "alpha" / "fence", None),
-            (root / "alpha" / "high-water", 120),
-        ):
-            data = path.read_bytes()
-            for bit in range(0, 8 * min(len(data), limit or len(data)), step):
-                path.write_bytes(_flip(data, bit))
-                _damaged(row, worker, path.name, max_lost=1)
-            path.write_bytes(data)
-    return row
-
-
-def index_flips(step: int = 1) -> Row:
-    """Each bit of an index is flipped: look-ups must stay right."""
-    row = Row("each bit of an index flipped, then looked up")
-    with scratch() as root:
-        worker = _finished(root)
-        directory = root / "alpha"
-        index.refresh(directory)
-        path = index.index_path(segments(directory)[0].path)
-        data = path.read_bytes()
-        for bit in range(0, 8 * len(data), step):
-            path.write_bytes(_flip(data, bit))
-            row.injected += 1
-            for one in worker.acknowledged[:2]:
-                found = query.by_job([root], one.job_id)
-                row.undetected += [f.key for f in found] != [one.key]
-    return row
-
-
-def _flip(data: bytes, bit: int) -> bytes:
-    changed = bytearray(data)
-    changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
-
-
-def _damaged(row: Row, worker: Worker, name: str, max_lost: int) -> None:
-    """Verify must say something, every other record must be read, and none wrongly."""
-    row.injected += 1
-    row.acknowledged += len(worker.acknowledged)
-    row.undetected += not any(
-        f.file.split(".")[0] == name.split(".")[0] or f.lost for f in verify(worker.root / "alpha").findings
-    )
-    revisions = {(r.key, r.revision): to_dict(r) for r in worker.acknowledged}
-    keys = {r.key for r in worker.acknowledged}
-    read = list(records(snapshot([worker.root])))
-    row.undetected += sum(revisions.get((r.key, r.revision)) != to_dict(r) for r in read)
-    row.doubled += len(read) - len({r.key for r in read})
-    row.lost += max(0, len(keys) - len(read) - max_lost)
-
-
 def matrix(quick: bool) -> Iterator[Row]:
     """All rows; ``quick`` takes a sample of each."""
     every = 9 if quick else 1
@@ -411,7 +189,7 @@ def matrix(quick: bool) -> Iterator[Row]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--dir", type=Path, default=Path("/dev/shm") if Path("/dev/shm").is_dir() else None)
+    parser.add_argument("--dir", type=Path, default=MEMORY)
     args = parser.parse_args()
     scratch.base = args.dir
     print("| accident | injected | acknowledged | lost | doubled | undetected |\n|---|---|---|---|---|---|")

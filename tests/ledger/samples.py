@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from slurm_triage.ledger.record import LedgerRecord
@@ -9,6 +10,8 @@ from slurm_triage.ledger.record import LedgerRecord
 DAY_S = 86400.0
 #: 2026-03-10 08:00 UTC.
 T0 = 1_773_129_600.0
+#: Where tests that sync thousands of times put their files; None if this host has no such place.
+MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
 
 
 def record(number: int = 1, **changes: Any) -> LedgerRecord:

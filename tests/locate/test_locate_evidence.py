@@ -147,6 +147,21 @@ class TestRayWorkers:
         assert len(locate("7").logs) == 2
 
 
+@pytest.mark.parametrize("case", sorted(p.parent.name for p in (CORPUS / "runs").glob("*/ray_logs")))
+def test_real_ray_runs(case: str) -> None:
+    """One trainer per node, both of its files, whichever way the job is named."""
+    directory = CORPUS / "runs" / case
+    files = locate(str(directory))
+    workers = [(f.host, f.ranks, f.path[-4:]) for f in files.logs if f.role == "ray-worker"]
+    assert workers == [
+        ("node07", (0,), ".out"),
+        ("node07", (0,), ".err"),
+        ("node08", (1,), ".out"),
+        ("node08", (1,), ".err"),
+    ]
+    assert locate(str(directory / "log.txt")) == files
+
+
 class TestPrometheus:
     def test_series(self, outputs: Outputs) -> None:
         directory = outputs.job(NAME)[1]

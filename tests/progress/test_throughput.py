@@ -208,10 +208,11 @@ def test_four_lines_that_could_not_be_plainer() -> None:
     assert found.change == pytest.approx(-0.70, abs=0.01)
 
 
-@pytest.mark.parametrize("case", cases("launcher/*", "runs/*"), ids=lambda p: p.name)
-def test_real_runs_without_slowdown_are_not_flagged(case: Path) -> None:
-    if case.name.startswith("mt-slow-"):
-        pytest.skip("slowed down on purpose")
-    log = case / "log.txt"
-    for rank in read_series(log) if log.exists() else []:
-        assert judge_rank(attempt(rank))[0] is False
+def test_real_runs_without_slowdown_are_not_flagged() -> None:
+    judged = 0
+    for case in cases("launcher/*", "runs/*"):
+        if not case.name.startswith("mt-slow-") and (case / "log.txt").exists():
+            for rank in read_series(case / "log.txt"):
+                assert judge_rank(attempt(rank))[0] is False, case.name
+                judged += 1
+    assert judged > 60

@@ -12,11 +12,16 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
 
+from slurm_triage.model import diagnosis as diagnosis_model
+from slurm_triage.model import files as files_model
+from slurm_triage.model import job as job_model
+from slurm_triage.model import progress as progress_model
+from slurm_triage.model import rule as rule_model
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import NO_FACTS
 from slurm_triage.model.files import NO_FILES, LogFile
@@ -132,6 +137,28 @@ def test_docs_schema_and_output_name_the_same_keys() -> None:
     assert set(documented) | sections == set(in_schema)
     for path, text in documented.items():
         assert text == in_schema[path]["description"], f"docs/json.md says something else about {path} than the schema"
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("status", diagnosis_model.Status),
+        ("primary.domain", rule_model.Domain),
+        ("primary.confidence", diagnosis_model.Confidence),
+        ("primary.retry", rule_model.Retry),
+        ("findings[].role", rule_model.Role),
+        ("suspects[].confidence", diagnosis_model.Confidence),
+        ("resubmit.action", diagnosis_model.ResubmitAction),
+        ("job.launcher", job_model.Launcher),
+        ("accounting.source", job_model.AccountingSource),
+        ("log.files[].role", files_model.FileRole),
+        ("progress.start", progress_model.Start),
+        ("throughput.pattern", progress_model.Pattern),
+    ],
+)
+def test_words_of_the_schema_are_those_of_the_model(path: str, words: Any) -> None:
+    allowed = dict(key_paths(SCHEMA))[path]["enum"]
+    assert [word for word in allowed if word is not None] == list(get_args(words))
 
 
 def test_unknown_is_null_never_zero_or_empty_text() -> None:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from slurm_triage.rules.expressions import pattern_problems, python_problem
+from slurm_triage.rules.expressions import literal_tails, pattern_problems, python_problem, wide_head
 
 GOOD_PATTERNS = [
     "RESOURCE_EXHAUSTED: Out of memory",
@@ -63,9 +63,11 @@ def test_bad_patterns(pattern: str, message: str) -> None:
 
 GOOD_EXPRESSIONS = [
     r"^Killed$",
-    r"(?P<ranks>\d+(?:,\d+)*)",
-    r"(?:\d+,)*\d+$",
-    r"(?P<node>[\w.-]+): tasks? (?P<ranks>[\d,-]+): .*",
+    r"(?P<ranks>\d{1,6}(?:,\d+)*)",
+    r"\b(?:\d+,)*\d+$",
+    r"\b(?P<code>\d+) bytes",
+    r"(?P<all>.*)",
+    r"^(?P<node>[\w.-]+): tasks? (?P<ranks>[\d,-]+): .*",
     r"a.*b.*c",
     r"(?:foo|bar)+x",
     r"(?:a+)?b",
@@ -86,6 +88,11 @@ BAD_EXPRESSIONS = [
     (r"((x|y)+z?)*q", "exponential"),
     (r"a.*b.*c.*d", "cubic"),
     (r"(?:a.*b|c).*d(?:.*e)", "cubic"),
+    (r"\d+ bytes", "unbounded repeat at the beginning"),
+    (r"(?P<path>\S+): Permission denied", "unbounded repeat at the beginning"),
+    (r"(?P<cause>\w+ of) it", "unbounded repeat at the beginning"),
+    (r"(?:x)?[a-z]*z", "unbounded repeat at the beginning"),
+    (r"fine|\d+ bytes", "unbounded repeat at the beginning"),
     (r"(unclosed", "not a valid Python expression"),
     (r"(?P<n>x)(?P<n>y)", "not a valid Python expression"),
 ]
@@ -105,3 +112,31 @@ def test_the_exponential_warning_is_not_a_fancy() -> None:
     assert re.search(r"(?:\d+,)*\d+:", "1," * 2000) is None
     assert time.process_time() - start < max(refused, 0.2)
     assert refused > 0.02
+
+
+@pytest.mark.parametrize(
+    "pattern, tails",
+    [
+        ("Failed to connect within [0-9]{1,5} seconds", {" within ", " seconds"}),
+        ("(save|load) failed here", {"led here"}),
+        ("job was (done|cancelled)", {"was done", "ancelled"}),
+        ("errors? while compiling", {"ompiling"}),
+        ("abc[0-9]def", set()),
+        (r"fault[^\n]*address", {"address"}),
+        ("(a[0-9]|long enough) to end", {" to end", "h to end"}),
+    ],
+)
+def test_literal_tails(pattern: str, tails: set[str]) -> None:
+    assert literal_tails(pattern) == tails
+
+
+def test_many_alternatives_are_bounded() -> None:
+    assert len(literal_tails("(abcd|efgh|ijkl|mnop)" * 12)) < 5000
+
+
+@pytest.mark.parametrize(
+    "pattern, head",
+    [("loss.*nan", "loss"), (r"(a|b)[^\n]{0,80}x", "(a|b)"), (r"v1\.*x", None), ("(a.*b)", None), ("plain", None)],
+)
+def test_wide_head(pattern: str, head: str | None) -> None:
+    assert wide_head(pattern) == head

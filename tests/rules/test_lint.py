@@ -187,7 +187,7 @@ samples.reject = ['step 1 2']
         "3:x: needs at least one matching sample",
         "3:x: needs at least one rejecting sample",
         "3:x: pattern has no group (?P<step>...)",
-        "3:x: pattern must begin with 4 plain characters or more: it is searched in whole logs",
+        "3:x: pattern must begin with 2 plain characters or more: it is searched in whole logs",
         "3:x: pattern: unknown group 'pace'",
     ]
 
@@ -197,12 +197,28 @@ def test_next_steps_are_templates(only_packs) -> None:
     assert messages()[0].startswith("2:disk-broken: next_steps 'Then {{ oops': unexpected end of template")
 
 
-def test_a_rule_must_not_stop_at_every_step_line(only_packs) -> None:
-    dialect = (
-        "[[dialect]]\nid = 'steps'\nliteral = 'step done: '\npattern = 'step done: (?P<step>\\d+)'\nunit = 'x/s'\n"
-    )
-    only_packs(base=rule_text("nan", pattern="step done: [0-9]+, loss nan", match="step done: 3, loss nan"), d=dialect)
-    assert messages()[0].startswith("3:nan: pattern 'step done: [0-9]+, loss nan': stops at every step of steps")
+@pytest.mark.parametrize(
+    "pattern, sample, message",
+    [
+        ("step done: [0-9]+, loss nan", "step done: 3, loss nan", "piece that ends in 'p done: ' stops the scanner"),
+        ("waiting [0-9]{1,5} seconds", "waiting 3 seconds", "the piece that ends in ' seconds' stops the scanner"),
+        ("(done|secon)[^\\n]*crashed", "done crashed", "its beginning '(done|secon)' stops the scanner"),
+        ("waiting [0-9]{1,5} secs", "waiting 3 secs", None),
+        ("loss nan", "loss nan", None),
+    ],
+)
+def test_a_rule_must_not_stop_the_scanner_at_every_step(only_packs, pattern: str, sample: str, message: str) -> None:
+    dialect = """
+[[dialect]]
+id = "steps"
+literal = "step done: "
+pattern = 'step done: (?P<step>[0-9]+)'
+unit = "x/s"
+samples.match = ['step done: 3, 4.0 seconds, loss 3.0', 'step done: 3, loss nan']
+samples.reject = ['nothing']
+"""
+    only_packs(base=rule_text("slow", pattern=pattern, match=sample), d=dialect)
+    assert [message in m for m in messages()] == ([True] if message else [])
 
 
 def test_a_path_that_is_not_there(only_packs, tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
-"""Tables as sacct prints them: a heading, a rule, columns; or fields between bars for programs."""
+"""Wide tables of jobs and nodes: sacct's field widths (``JobName%20``), cut to fit a terminal, coloured by status."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -10,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from slurm_triage.cli.text_table import colour_wanted, printable
 from slurm_triage.errors import UsageError
 
 _FIELD = re.compile(r"^([A-Za-z_]+)(?:%(-?\d+))?$")
-#: Control characters of a job name must not reach the terminal (C0, DEL, C1, line and paragraph separators, bidi).
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _COLOURS = {"failed": "31", "hanging": "33", "unknown": "35", "cancelled": "90", "completed": "32"}
 _NARROWEST = 8
 
@@ -56,7 +54,7 @@ def print_table(
 ) -> None:
     """``rows`` hold one text per column. On a terminal wide columns are cut to fit (a ``+`` marks the cut)."""
     target = out or sys.stdout
-    clean = [[_CONTROL.sub("?", cell) for cell in row] for row in rows]
+    clean = [[printable(cell) for cell in row] for row in rows]
     if style.parsable:
         lines = ([[c.name for c in columns]] if style.header else []) + clean
         target.writelines(style.delimiter.join(line) + "\n" for line in lines)
@@ -65,15 +63,11 @@ def print_table(
     if style.header:
         target.write(_line(columns, [c.name for c in columns], widths))
         target.write(_line(columns, ["-" * width for width in widths], widths))
-    colour = use_colour(target)
+    colour = colour_wanted(target)
     for row in clean:
         line = _line(columns, row, widths)
         code = next((_COLOURS[cell] for cell in row if cell in _COLOURS), None) if colour else None
         target.write(f"\x1b[{code}m{line[:-1]}\x1b[0m\n" if code else line)
-
-
-def use_colour(out: TextIO) -> bool:
-    return out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _terminal_width(out: TextIO) -> int | None:

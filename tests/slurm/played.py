@@ -1,0 +1,75 @@
+"""All scenarios played once on a cluster, with our hooks installed; what the tests look at afterwards."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slurm_triage.service.spool_event import Event, parse
+from slurm_triage.slurm.controller import Controller
+from slurm_triage.slurm.sacct import SacctAccounting
+from tests.cluster import scenarios
+from tests.cluster.cluster import Cluster
+from tests.cluster.layout import CHECKOUT
+
+HOOK_KINDS = ("epilog-slurmctld", "prolog-slurmctld", "jobcomp", "mail", "task-epilog")
+HELPERS = ("record-event", "node-snapshot", "kernel-messages")
+
+
+@dataclass
+class Played:
+    cluster: Cluster
+    ids: dict[str, str] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+
+    def events_of(self, name: str, *kinds: str) -> list[Event]:
+        return [event for event in self.events if event.job_id == self.ids[name] and event.kind in kinds]
+
+
+def install_hooks(cluster: Cluster) -> Path:
+    """Our hooks on the cluster, as an installation below another prefix has them. Returns the spool (host's view)."""
+    inside = cluster.layout.inside
+    spool, hooks = cluster.dir / "triage-spool", cluster.dir / "hooks"
+    for name in ("new", "tmp"):
+        (spool / name).mkdir(parents=True, exist_ok=True)
+        (spool / name).chmod(0o1733)
+    moved = {"/etc/slurm-triage": f"{inside}/etc", "/usr/libexec/slurm-triage": f"{inside}/hooks"}
+    for name in HELPERS:
+        text = (CHECKOUT / "hooks" / name).read_text()
+        for old, new in moved.items():
+            text = text.replace(old, new)
+        (hooks / name).write_text(text)
+    (cluster.dir / "etc/hook.conf").write_text(f"spool={inside}/triage-spool\n")
+    cluster.set_hooks({kind: CHECKOUT / "hooks" / kind for kind in HOOK_KINDS}, moved)
+    cluster.set_hooks({"epilog.d/50-slurm-triage": CHECKOUT / "epilog.d/50-slurm-triage"}, moved)
+    return spool
+
+
+def remove_hooks(cluster: Cluster) -> None:
+    cluster.set_hooks({kind: None for kind in HOOK_KINDS})
+    cluster.set_hooks({"epilog.d/50-slurm-triage": None})
+    shutil.rmtree(cluster.dir / "triage-spool", ignore_errors=True)
+
+
+def play(cluster: Cluster) -> Played:
+    spool = install_hooks(cluster)
+    # The scenarios need PrologSlurmctld for themselves; ours is called from there.
+    cluster.set_hooks({"start": CHECKOUT / "hooks/prolog-slurmctld"})
+    started = scenarios.start_all(cluster, prolog_slurmctld=f"{cluster.layout.inside}/hooks/start")
+    played = Played(cluster, ids=started.ids, skipped=started.skipped)
+    played.states = scenarios.finish_all(cluster, started)
+    played.events = read_spool(spool)
+    return played
+
+
+def read_spool(spool: Path) -> list[Event]:
+    return [parse(path.read_bytes()) for path in sorted((spool / "new").iterdir())]
+
+
+def accounting(cluster: Cluster, *, controller: bool = False) -> SacctAccounting:
+    """sacct of the cluster, called from outside of its file system."""
+    asked = Controller([*cluster.prefix, "scontrol"]) if controller else None
+    return SacctAccounting([*cluster.prefix, "sacct"], controller=asked)
