@@ -43,7 +43,7 @@ def attempt_number(job: Job, facts: LogFacts) -> int:
 
 
 def dashboards_of(job: Job, attempt: AttemptFacts, files: JobFiles, fact_kind: Mapping[str, str]) -> Dashboards:
-    """Ray jobs only. The tunnel line is printed even when Prometheus never started; a later line names the real port."""
+    """Ray jobs only. The tunnel line is printed even when Prometheus never started; a later line has the real port."""
     ray = attempt.header.ray_port is not None
     tunnel = head = port = None
     for fact in attempt.facts:

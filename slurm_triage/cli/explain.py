@@ -1,4 +1,4 @@
-"""Show how a verdict came about: rules that fired, roles, what was set aside and why; or what a single line would match."""
+"""Show how a verdict came about: rules that fired, roles, what was set aside and why; or what one line matches."""
 
 from __future__ import annotations
 

@@ -95,7 +95,9 @@ def _stats(args: argparse.Namespace) -> int:
     found = stats(roots(args), clusters(args))
     total = found.total
     if args.json:
-        _json({**asdict(found), "total": asdict(total)})
+        _json(
+            {"total": total, "months": found.months, "retired_segments": found.retired_segments, "read": found.counts}
+        )
         return warn_of_damage(found.counts)
     print(
         f"{total.attempts} attempts, {total.gpu_hours:.0f} GPU hours, {total.gpu_hours_lost:.0f} lost; "

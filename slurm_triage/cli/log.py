@@ -26,10 +26,16 @@ FAILURES = frozenset({"failed", "hanging", "cancelled", "unknown"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", nargs="+", help="log file, job directory, outputs tree, job id, or - for standard input")
+    parser.add_argument(
+        "path", nargs="+", help="log file, job directory, outputs tree, job id, or - for standard input"
+    )
     parser.add_argument("--accounting", metavar="FILE", help="the job's accounting record as JSON")
-    parser.add_argument("--outputs", metavar="DIR", help="where jobs are looked up by id (default: $JOB_WORKSPACE, ./outputs)")
-    parser.add_argument("--now", metavar="TIME", help="take TIME (ISO 8601 or epoch seconds) as the present, for running jobs")
+    parser.add_argument(
+        "--outputs", metavar="DIR", help="where jobs are looked up by id (default: $JOB_WORKSPACE, ./outputs)"
+    )
+    parser.add_argument(
+        "--now", metavar="TIME", help="take TIME (ISO 8601 or epoch seconds) as the present, for running jobs"
+    )
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print triage.json")
     output.add_argument("--markdown", action="store_true", help="print TRIAGE.md")
@@ -49,7 +55,9 @@ def run(args: argparse.Namespace) -> int:
     for target in args.path:
         found = list(locate_all(Path(target))) if _is_tree(target) else [locate(target, outputs=outputs, job=job)]
         if not found:
-            raise NotFoundError(f"{target} holds no job: expected <id>-<name>.log files or job directories with a log link")
+            raise NotFoundError(
+                f"{target} holds no job: expected <id>-<name>.log files or job directories with a log link"
+            )
         for files in found:
             report = triage(job, files, engine, now=now)
             if shown:

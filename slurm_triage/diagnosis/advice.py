@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from slurm_triage.model import nodelist
-from slurm_triage.model.diagnosis import Finding, Primary, Resubmit, Status, Suspect
+from slurm_triage.model.diagnosis import Primary, Resubmit, Status, Suspect
 from slurm_triage.model.duration import human
 from slurm_triage.model.progress import Progress
 
@@ -18,7 +18,6 @@ _STAGE_FACTOR = 2
 def advise(
     status: Status,
     primary: Primary | None,
-    cause: Finding | None,
     suspects: Sequence[Suspect],
     progress: Progress,
     changes: Mapping[str, str],
@@ -50,7 +49,9 @@ def advise(
         notes.append(f"leave out {nodelist.fold(excluded)}")
         return Resubmit("other-nodes", f"{primary.title}; the fault is in the node", None, excluded, tuple(notes), args)
     if primary.retry == "after-fix":
-        return Resubmit("after-fix", "the same failure will come again until the cause is fixed", None, (), tuple(notes), args)
+        return Resubmit(
+            "after-fix", "the same failure will come again until the cause is fixed", None, (), tuple(notes), args
+        )
     if primary.retry == "other-nodes":
         return Resubmit("other-nodes", "a retry may help, on other nodes if it recurs", None, (), tuple(notes), args)
     why = "a retry on the same nodes usually helps; exclude nodes only if it happens again there"

@@ -10,8 +10,18 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from slurm_triage.diagnosis.classes import GENERIC, LINGERING, OUTCOMES, STAGE_TIMEOUTS, STOPS, SYMPTOMS, WITNESSES, level
+from slurm_triage.diagnosis.classes import (
+    GENERIC,
+    LINGERING,
+    OUTCOMES,
+    STAGE_TIMEOUTS,
+    STOPS,
+    SYMPTOMS,
+    WITNESSES,
+    level,
+)
 from slurm_triage.diagnosis.conditions import with_role
+from slurm_triage.diagnosis.traceback import traceback_lines
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts, StepSeries
 
@@ -109,7 +119,8 @@ def _survived(finding: Finding, series: Sequence[StepSeries]) -> Finding:
 def _within_rank(findings: list[Finding]) -> list[Finding]:
     """Findings of one rank in order: the first real cause stays root, what it brought about becomes consequence."""
     result = list(findings)
-    messengers = [f for f in result if f.role == "consequence" and f.match is not None]
+    # Only a text about a lost peer tells a rank that another one failed; the echo of a build or of an abort does not.
+    messengers = [f for f in result if f.role == "consequence" and f.cls in SYMPTOMS and f.match is not None]
     first_messenger = min((f.match.seq for f in messengers if f.match), default=None)
     specific = next((f for f in result if f.role == "root" and level(f.cls) == 0), None)
     symptom = next((f for f in result if f.role == "root" and f.cls in SYMPTOMS), None)
@@ -145,7 +156,7 @@ def _explained(
         return f"explained by {specific.cls} on the same rank"
     if match is not None:
         for other in (*messengers, *([symptom] if symptom is not None else [])):
-            if other.match is not None and _quotes(match.block, other.match.first.text):
+            if other.match is not None and _quotes(traceback_lines(match.block), other.match.first.text):
                 return "the exception only reports that another rank failed"
         crashed = any(name in finding.title for name in _CRASHES)
         if first_messenger is not None and match.seq >= first_messenger and not crashed:
@@ -204,12 +215,17 @@ def _promoted(findings: Sequence[Finding]) -> Finding | None:
     """Only messengers are left: the cause itself printed nothing. Without a name for it, the first rank that lost its
     peer is where to look; the rank that said nothing at all is the suspect."""
     # Losing the coordinator is a failure with a name; losing any other peer only says that somebody is gone.
-    lost = _first(f for f in findings if f.role == "consequence" and f.cls in {"coordination-fail", "heartbeat-timeout"})
+    lost = _first(
+        f for f in findings if f.role == "consequence" and f.cls in {"coordination-fail", "heartbeat-timeout"}
+    )
     if lost is not None:
         return replace(lost, role="root", why=ONLY_CONSEQUENCES)
     first = _first(f for f in findings if f.role == "consequence")
     if first is None:
         return None
+    if first.cls in GENERIC:
+        # An abort without the message that should stand before it.
+        return replace(first, role="root", why=ONLY_CONSEQUENCES)
     telling = {f.rank for f in findings if f.role == "consequence"}
     return Finding(
         cls="unknown-death",
@@ -229,7 +245,9 @@ def _unanswered(findings: Sequence[Finding]) -> Finding | None:
 
 
 def _final_role(finding: Finding, primary: Finding) -> Finding:
-    if finding is primary or (finding.rule == primary.rule and finding.rank == primary.rank and finding.match is primary.match):
+    if finding is primary or (
+        finding.rule == primary.rule and finding.rank == primary.rank and finding.match is primary.match
+    ):
         return replace(finding, role="root", why=finding.why or "the earliest event that nothing else explains")
     if finding.role != "root":
         return finding

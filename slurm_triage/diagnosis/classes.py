@@ -7,8 +7,11 @@ messenger.
 from __future__ import annotations
 
 #: Detectors: they report that *something* stopped answering. A death or fault found on any rank explains them.
-#: Seed: "OOM on one node -> NCCL timeout on other nodes -> heartbeat timeout", "the heartbeat timeout is the kill mechanism".
-SYMPTOMS = frozenset({"hang", "heartbeat-timeout", "nccl-timeout", "coordination-fail", "restore-straggler", "kill-task-failed"})
+#: Seed: "OOM on one node -> NCCL timeout on other nodes -> heartbeat timeout"; "the heartbeat timeout is the kill
+#: mechanism, not the root cause".
+SYMPTOMS = frozenset(
+    {"hang", "heartbeat-timeout", "nccl-timeout", "coordination-fail", "restore-straggler", "kill-task-failed"}
+)
 
 #: Stops from outside: "cancellation is the mechanism, not the root cause".
 STOPS = frozenset({"cancelled", "time-limit", "train-timeout", "preempted", "requeued"})
@@ -28,7 +31,16 @@ WITNESSES = frozenset({"oom-host", "node-fail", "gpu-hw-fault", "prolog-fail", "
 #: Failures after which training may go on for a while before the job stops: background checkpoint saves raise up to
 #: ten steps later, NaN losses and failing hardware as well.
 LINGERING = frozenset(
-    {"checkpoint-fs-error", "checkpoint-error", "fs-error", "disk-quota", "permission-denied", "nan-loss", "gpu-hw-fault", "oom-host"}
+    {
+        "checkpoint-fs-error",
+        "checkpoint-error",
+        "fs-error",
+        "disk-quota",
+        "permission-denied",
+        "nan-loss",
+        "gpu-hw-fault",
+        "oom-host",
+    }
 )
 
 

@@ -15,8 +15,8 @@ def job_nodes(job: Job, attempt: AttemptFacts) -> tuple[str, ...]:
 
 
 def node_of(rank: int | None, attempt: AttemptFacts, nodes: Sequence[str]) -> str | None:
-    """The node of a rank (label). With one process per GPU the coordination service's task ids are node x LOCAL_WORLD_SIZE
-    + local rank; a label is always the node's index."""
+    """The node of a rank (a label). A label is the node's index, also with one process per GPU; the coordination
+    service's task ids are node x LOCAL_WORLD_SIZE + local rank there."""
     if rank is None:
         return None
     known = attempt.rank_hosts.get(rank)

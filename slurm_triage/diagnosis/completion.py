@@ -11,7 +11,9 @@ from slurm_triage.model.progress import Progress
 
 #: States of a job whose processes may still run.
 LIVE_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"})
-WAITING_STATES = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+WAITING_STATES = frozenset(
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+)
 
 #: Exit statuses of a batch script that was asked to stop (128 + SIGINT, 128 + SIGTERM).
 STOP_EXIT_CODES = frozenset({130, 143})
@@ -79,7 +81,9 @@ def read_end(job: Job, attempt: AttemptFacts, progress: Progress) -> End:
 
 def worst_summary(attempt: AttemptFacts) -> Summary | None:
     """k8s writes one block per rank into one file: a single failure makes the job failed."""
-    return max(attempt.summaries, key=lambda s: (not s.success, s.exit_code not in STOP_EXIT_CODES, s.seq), default=None)
+    return max(
+        attempt.summaries, key=lambda s: (not s.success, s.exit_code not in STOP_EXIT_CODES, s.seq), default=None
+    )
 
 
 def _reached(progress: Progress) -> bool | None:

@@ -14,10 +14,18 @@ from slurm_triage.model.diagnosis import Confidence, Finding
 def confidence_of(cause: Finding, findings: Sequence[Finding], stall: Stall | None, end: End) -> Confidence:
     """From what the verdict stands on: a line that names the cause, a messenger, a silence, or mere absence."""
     rivals = {
-        f.cls for f in findings if f is not cause and f.role in {"root", "contributor"} and f.cls != cause.cls and level(f.cls) == 0
+        f.cls
+        for f in findings
+        if f is not cause and f.role in {"root", "contributor"} and f.cls != cause.cls and level(f.cls) == 0
     }
     if cause.cls == "hang" and cause.match is None:
-        return "high" if stall is not None and stall.measured and stall.silence_s > 3 * stall.limit_s else "medium" if stall and stall.measured else "low"
+        return (
+            "high"
+            if stall is not None and stall.measured and stall.silence_s > 3 * stall.limit_s
+            else "medium"
+            if stall and stall.measured
+            else "low"
+        )
     if cause.cls in STOPS or cause.cls == "soft-success":
         return "high" if end.ended else "medium"
     if cause.cls in OUTCOMES:

@@ -35,7 +35,9 @@ def culprit_rank(cause: Finding, found: Sequence[Finding], attempt: AttemptFacts
 
 def _never_complained(found: Sequence[Finding], attempt: AttemptFacts) -> int | None:
     """The only rank without a message about a lost peer, if all others have one."""
-    ranks = {t.rank for t in attempt.tails if t.rank is not None} | {s.rank for s in attempt.series if s.rank is not None}
+    ranks = {t.rank for t in attempt.tails if t.rank is not None} | {
+        s.rank for s in attempt.series if s.rank is not None
+    }
     complained = {f.rank for f in found if f.role in {"consequence", "root"} and f.rank is not None}
     silent = ranks - complained
     return silent.pop() if len(silent) == 1 and complained else None

@@ -13,6 +13,7 @@ from slurm_triage.diagnosis.completion import End, read_end
 from slurm_triage.diagnosis.conditions import sort_matches
 from slurm_triage.diagnosis.confidence import confidence_of
 from slurm_triage.diagnosis.exits import accounting_findings, exit_findings, merge_exits
+from slurm_triage.diagnosis.losses import bad_loss
 from slurm_triage.diagnosis.stall import Stall, find_stall
 from slurm_triage.model.diagnosis import Diagnosis, Finding, Primary
 from slurm_triage.model.duration import human
@@ -50,7 +51,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     nodes = job_nodes(job, attempt)
     end = read_end(job, attempt, progress)
     judged = sort_matches(attempt, evidence.ruleset)
-    found = (*judged.findings, *exit_findings(attempt, nodes), *accounting_findings(job))
+    loss = bad_loss(attempt)
+    found = (*judged.findings, *exit_findings(attempt, nodes), *accounting_findings(job), *([loss] if loss else []))
     found = assign_roles(found, attempt, _teardown_seq(evidence, end))
     stall = _stall(evidence, found, end)
     asked_to_stop = bool(evidence.of_kind("sigterm"))
@@ -64,7 +66,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     primary = _primary(cause, found, stall, end, classes, evidence, nodes)
     blamed = suspects.find_suspects(primary, found, nodes)
     resubmit = advice.advise(
-        verdict, primary, cause, blamed, progress, changes,
+        verdict, primary, blamed, progress, changes,
         recommended_timeout_s(progress, attempt.config), attempt.stage_limits_s,
     )  # fmt: skip
     return Diagnosis(
@@ -77,9 +79,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         suspects=blamed,
         resubmit=resubmit,
         ranks=ranks.rank_views(found, exits, attempt, progress, nodes),
-        narrative=narrative.tell(
-            verdict, primary, cause, classes.get(primary.cls) if primary else None, found, progress, stall, end
-        ),
+        narrative=narrative.tell(verdict, primary, classes.get(primary.cls) if primary else None, progress, stall, end),
         next_steps=(),
         notes=notes,
         chain=narrative.chain(found, cause, stall),
@@ -118,7 +118,7 @@ def _cause(
         missing, _ = special.without_log(evidence.job, evidence.files)
         extra.extend([missing] if missing is not None else [])
     restores = evidence.of_kind("restore")
-    if special.nothing_left_to_do(evidence.attempt, evidence.progress, restores) and end.claims_success is not False:
+    if special.nothing_left_to_do(evidence.progress, restores) and end.claims_success is not False:
         return None, tuple(found)
     if stall is not None and not end.claims_success:
         extra.append(_hang(stall, evidence.progress))
@@ -133,7 +133,7 @@ def _cause(
         others = tuple(_demoted(f, "the job completed all the same") for f in result.findings if f is not remark)
         return remark, (*((remark,) if remark is not None else ()), *others)
     if end.claims_success and not evidence.of_kind("clean_end"):
-        short = special.incomplete_success(evidence.attempt, evidence.progress, end, asked_to_stop)
+        short = special.incomplete_success(evidence.progress, end, asked_to_stop)
         if short is not None and (cause is None or cause.cls in STOPS | {"incomplete-success"}):
             return short, (short, *result.findings)
     slow = _slow(evidence.throughput)
@@ -186,7 +186,9 @@ def _hang(stall: Stall, progress: Progress) -> Finding:
     title = f"training stood still for {human(stall.silence_s)} {where}"
     if stall.after:
         title += f" (last activity: {stall.after})"
-    return Finding("hang", "root", STALL_RULE, title, step=progress.last_step, why="no step completed and no error came before it")
+    return Finding(
+        "hang", "root", STALL_RULE, title, step=progress.last_step, why="no step completed and no error came before it"
+    )
 
 
 def _stop_findings(end: End, asked_to_stop: bool, step_stopped: bool) -> list[Finding]:
@@ -220,7 +222,13 @@ def _unexplained(evidence: Evidence, end: End) -> Finding | None:
     started = attempt.header.job_id is not None or "steps" in attempt.config or bool(attempt.rank_hosts)
     if not started or not evidence.facts.attempts:
         return None
-    return Finding("unknown-death", "root", "completion", "the log ends without a summary and without an error", step=progress.last_step)
+    return Finding(
+        "unknown-death",
+        "root",
+        "completion",
+        "the log ends without a summary and without an error",
+        step=progress.last_step,
+    )
 
 
 def _notes(
@@ -241,9 +249,8 @@ def _notes(
             notes.extend(view.notes)
             break
     notes.extend(refine.node_exit_notes(found))
-    _, note = special.without_log(evidence.job, evidence.files) if not evidence.files.logs else (None, None)
-    if note:
-        notes.append(note)
+    if not evidence.files.logs:
+        notes.extend(text for text in special.without_log(evidence.job, evidence.files)[1:] if text)
     notes.extend(evidence.facts.notes)
     return tuple(dict.fromkeys(notes)), changes
 

@@ -56,14 +56,28 @@ def _finding(record: ExitRecord, attempt: AttemptFacts, nodes: Sequence[str]) ->
     place = record.place or Place(0, max(record.seq, 0), record.text)
     match = Match("exit-status", record.rank, node, 1, place, place, record.seq, record.seq)
     if _OUT_OF_MEMORY in record.text:
-        return Finding("oom-host", "root", "exit-status", f"{who}{where}: Slurm reports Out Of Memory", record.rank, node, match=match)
+        return Finding(
+            "oom-host",
+            "root",
+            "exit-status",
+            f"{who}{where}: Slurm reports Out Of Memory",
+            record.rank,
+            node,
+            match=match,
+        )
     if record.signal is not None:
         name = signal_name(record.signal)
         return Finding(
             "signal-kill", "root", "exit-status", f"{who}{where} was killed by {name}", record.rank, node, match=match
         )
     return Finding(
-        "subprocess-fail", "root", "exit-status", f"{who}{where} exited with code {record.code}", record.rank, node, match=match
+        "subprocess-fail",
+        "root",
+        "exit-status",
+        f"{who}{where} exited with code {record.code}",
+        record.rank,
+        node,
+        match=match,
     )
 
 
@@ -75,7 +89,9 @@ def accounting_findings(job: Job) -> tuple[Finding, ...]:
     if job.state in {"NODE_FAIL", "BOOT_FAIL"}:
         node = job.failed_node
         findings.append(
-            Finding("node-fail", "root", "accounting-state", f"Slurm lost {'node ' + node if node else 'a node'}", node=node)
+            Finding(
+                "node-fail", "root", "accounting-state", f"Slurm lost {'node ' + node if node else 'a node'}", node=node
+            )
         )
     if job.state == "FAILED" and job.exit_signal == _SIGKILL:
         findings.append(

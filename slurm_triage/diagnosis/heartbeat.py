@@ -1,8 +1,8 @@
 """Was a heartbeat timeout a false alarm, a true death, or really a hang?
 
-The seed's checklist: (1) an accused task that logs its own end was alive; (2) an earlier error on the accused task makes
-the alarm true; (3) always compare step progress with the wall clock: training that stood still before the alarm is a
-hang, and the heartbeat only the mechanism that ended it; (4) without a completed step the timeout was shorter than
+The seed's checklist: (1) an accused task that logs its own end was alive; (2) an earlier error on the accused task
+makes the alarm true; (3) always compare step progress with the wall clock: training that stood still before the alarm
+is a hang, and the heartbeat only the mechanism that ended it; (4) without a completed step the timeout was shorter than
 start-up; (5) the cure is a timeout of hours, computed from the job's own numbers.
 """
 
@@ -43,17 +43,23 @@ def view(
     """The checklist, applied to one job."""
     accused = accused_tasks(finding)
     timeout_s = timeout_of(attempt)
-    speaking = {f.rank for f in findings if f.match is not None and finding.match is not None and f.match.last_seq >= finding.match.seq}
+    speaking = {
+        f.rank
+        for f in findings
+        if f.match is not None and finding.match is not None and f.match.last_seq >= finding.match.seq
+    }
     alive = tuple(t for t in accused if t in speaking)
     init_phase = progress.last_step is None
     notes = []
     if alive:
         tasks = ", ".join(map(str, alive))
-        notes.append(f"Task {tasks} was declared dead but still wrote to the log afterwards: it was alive, the alarm was false.")
+        notes.append(
+            f"Task {tasks} was declared dead but wrote to the log afterwards: it was alive, the alarm was false."
+        )
     if init_phase:
         notes.append(
-            f"No step had completed: the heartbeat timeout ({human(timeout_s)}) was shorter than start-up and compilation. "
-            "This repeats on every retry until the timeout is raised."
+            f"No step had completed: the heartbeat timeout ({human(timeout_s)}) was shorter than start-up and "
+            "compilation. This repeats on every retry until the timeout is raised."
         )
     elif stall is None:
         notes.append("Training was progressing until the alarm; no stall was found before it.")

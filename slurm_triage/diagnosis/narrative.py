@@ -24,9 +24,7 @@ _STOP_TEXT = {
 def tell(
     status: Status,
     primary: Primary | None,
-    cause: Finding | None,
     cls: FailureClass | None,
-    findings: Sequence[Finding],
     progress: Progress,
     stall: Stall | None,
     end: End,

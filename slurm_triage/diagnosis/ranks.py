@@ -14,7 +14,11 @@ _MAX_WORDS_CHARS = 160
 
 
 def rank_views(
-    findings: Sequence[Finding], exits: Sequence[ExitRecord], attempt: AttemptFacts, progress: Progress, nodes: Sequence[str]
+    findings: Sequence[Finding],
+    exits: Sequence[ExitRecord],
+    attempt: AttemptFacts,
+    progress: Progress,
+    nodes: Sequence[str],
 ) -> tuple[RankView, ...]:
     """Rows ordered by what is odd about them: fewest ranks first, then lowest rank. Empty when no line has a rank."""
     ranks = sorted(
@@ -25,7 +29,11 @@ def rank_views(
     )
     first_error: dict[int, Finding] = {}
     for finding in findings:
-        if finding.rank is not None and finding.role in {"root", "consequence", "contributor"} and finding.match is not None:
+        if (
+            finding.rank is not None
+            and finding.role in {"root", "consequence", "contributor"}
+            and finding.match is not None
+        ):
             known = first_error.get(finding.rank)
             if known is None or (known.match is not None and finding.match.seq < known.match.seq):
                 first_error[finding.rank] = finding
@@ -64,7 +72,9 @@ def _exit_text(record: ExitRecord | None) -> str | None:
 
 def silent_ranks(attempt: AttemptFacts, nnodes: int | None) -> tuple[int, ...]:
     """Ranks that should exist but wrote nothing in the end of the log, when most others did."""
-    present = {t.rank for t in attempt.tails if t.rank is not None} | {s.rank for s in attempt.series if s.rank is not None}
+    present = {t.rank for t in attempt.tails if t.rank is not None} | {
+        s.rank for s in attempt.series if s.rank is not None
+    }
     if not nnodes or not present or len(present) * 2 < nnodes:
         return ()
     return tuple(r for r in range(nnodes) if r not in present)

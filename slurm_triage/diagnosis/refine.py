@@ -37,23 +37,32 @@ def gpu_oom(finding: Finding, attempt: AttemptFacts) -> tuple[str, Mapping[str, 
         lower = ".85" if fraction is None or fraction > 0.85 else f"{fraction - 0.05:.2f}".lstrip("0")
         shown = f" (now {fraction:g})" if fraction is not None else ""
         return (
-            f"The communication library found no memory outside XLA's share: lower XLA_PYTHON_CLIENT_MEM_FRACTION{shown}.",
+            "The communication library found no memory outside XLA's share: "
+            f"lower XLA_PYTHON_CLIENT_MEM_FRACTION{shown}.",
             {"_env_XLA_PYTHON_CLIENT_MEM_FRACTION": lower},
         )
     if fraction is not None and fraction < GOOD_MEM_FRACTION:
         return (
-            f"XLA_PYTHON_CLIENT_MEM_FRACTION is {fraction:g}: raise it to {GOOD_MEM_FRACTION:g} before changing batch size or parallelism.",
+            f"XLA_PYTHON_CLIENT_MEM_FRACTION is {fraction:g}: raise it to {GOOD_MEM_FRACTION:g} before changing batch "
+            "size or parallelism.",
             {"_env_XLA_PYTHON_CLIENT_MEM_FRACTION": f"{GOOD_MEM_FRACTION:g}".lstrip("0")},
         )
     if fraction is not None:
         return (
-            f"XLA_PYTHON_CLIENT_MEM_FRACTION is already {fraction:g}: reduce per_device_batch_size or max_target_length, or set remat_policy=full.",
+            f"XLA_PYTHON_CLIENT_MEM_FRACTION is already {fraction:g}: reduce per_device_batch_size or "
+            "max_target_length, or set remat_policy=full.",
             {"remat_policy": "full"} if attempt.config.get("remat_policy") not in {None, "full"} else {},
         )
-    return ("The log does not show XLA_PYTHON_CLIENT_MEM_FRACTION; check it first (0.85 is too low for the largest models).", {})
+    return (
+        "The log does not show XLA_PYTHON_CLIENT_MEM_FRACTION; check it first "
+        "(0.85 is too low for the largest models).",
+        {},
+    )
 
 
-def checkpoint(attempt: AttemptFacts, files: JobFiles, progress: Progress, finding: Finding, fact_kind: Mapping[str, str]) -> tuple[str, ...]:
+def checkpoint(
+    attempt: AttemptFacts, files: JobFiles, progress: Progress, finding: Finding, fact_kind: Mapping[str, str]
+) -> tuple[str, ...]:
     """Is the checkpoint usable? Ask every rank and the directory (seed, "Checkpoint filesystem error diagnosis")."""
     saved: dict[int, set[int | None]] = {}
     for fact in attempt.facts:
@@ -75,9 +84,15 @@ def checkpoint(attempt: AttemptFacts, files: JobFiles, progress: Progress, findi
     if step is not None and step not in committed:
         ranks = saved[step] - {finding.rank}
         if ranks:
-            notes.append(f"{len(ranks)} other rank(s) report that checkpoint {step} was saved: it is probably intact; check that its directory has its final name.")
+            notes.append(
+                f"{len(ranks)} other rank(s) report that checkpoint {step} was saved: it is probably intact; check "
+                "that its directory has its final name."
+            )
     if not notes:
-        notes.append("Nothing in the log proves that the checkpoint was completed; look for its directory without a temporary suffix before restarting.")
+        notes.append(
+            "Nothing in the log proves that the checkpoint was completed; look for its directory without a temporary "
+            "suffix before restarting."
+        )
     if progress.checkpoint_cost_s is not None:
         notes.append(f"A checkpoint takes about {human(progress.checkpoint_cost_s)} here.")
     return tuple(notes)
@@ -90,7 +105,10 @@ def node_exit_notes(findings: Sequence[Finding]) -> tuple[str, ...]:
         if finding.cls != "signal-kill" or finding.role != "root":
             continue
         if "SIGKILL" in finding.title:
-            notes.append("SIGKILL leaves no message: the kernel's OOM killer, the scheduler or an administrator sent it. Check the node's kernel log.")
+            notes.append(
+                "SIGKILL leaves no message: the kernel's OOM killer, the scheduler or an administrator sent it. "
+                "Check the node's kernel log."
+            )
         elif "SIGSEGV" in finding.title or "SIGABRT" in finding.title or "SIGBUS" in finding.title:
             notes.append("A crash of this kind usually leaves a core dump; see the paths in the next steps.")
         break

@@ -42,7 +42,7 @@ def soft_success(attempt: AttemptFacts, progress: Progress, end: End, cause: Fin
     return Finding("soft-success", "root", "completion", f"all {total} steps were completed; {how}", step=last)
 
 
-def incomplete_success(attempt: AttemptFacts, progress: Progress, end: End, sigterm: bool) -> Finding | None:
+def incomplete_success(progress: Progress, end: End, sigterm: bool) -> Finding | None:
     """Exit 0, but the last step was never reached: SUCCESS is not to be believed."""
     if end.claims_success is not True or end.reached_last_step is not False or progress.total_steps is None:
         return None
@@ -58,7 +58,7 @@ def incomplete_success(attempt: AttemptFacts, progress: Progress, end: End, sigt
     return Finding("incomplete-success", "root", "completion", title, step=progress.last_step)
 
 
-def nothing_left_to_do(attempt: AttemptFacts, progress: Progress, restores: tuple[Match, ...]) -> bool:
+def nothing_left_to_do(progress: Progress, restores: tuple[Match, ...]) -> bool:
     """The run had been finished before: restored from its last step, no step line, exit 0."""
     if progress.last_step is not None or progress.total_steps is None:
         return False
@@ -72,7 +72,9 @@ def without_log(job: Job, files: JobFiles) -> tuple[Finding | None, str | None]:
         title = "Slurm ended the job before the script could write anything (exit code 0:53)"
         return Finding("prolog-kill-no-log", "root", "accounting-state", title), None
     if job.state == "PENDING" and (job.reason or "").lower().replace("_", " ").startswith("launch failed"):
-        return Finding("launch-fail", "root", "accounting-state", "launch failed; Slurm requeued and held the job"), None
+        return Finding(
+            "launch-fail", "root", "accounting-state", "launch failed; Slurm requeued and held the job"
+        ), None
     if job.state in {"PENDING", "CONFIGURING"}:
         return None, "the job is waiting and has not started"
     if job.state == "CANCELLED" and (job.start is None or not job.elapsed_s):

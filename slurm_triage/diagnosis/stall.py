@@ -67,7 +67,9 @@ def _phase(attempt: AttemptFacts, progress: Progress, fact_kind: Mapping[str, st
         if fact.seq > last_step_seq and kind in _ACTIVITIES:
             after = _ACTIVITIES[kind]
     if progress.last_step is not None:
-        return ("checkpoint" if after == "a checkpoint save" else "eval" if after == "evaluation" else "training"), after
+        return (
+            "checkpoint" if after == "a checkpoint save" else "eval" if after == "evaluation" else "training"
+        ), after
     return ("restore" if after == "a checkpoint restore" else "init"), after
 
 

@@ -12,7 +12,9 @@ REMARKS = frozenset({"nan-loss", "tgs-degradation", "ray-start-fail", "soft-succ
 _SCHEDULER_STOPS = frozenset({"cancelled", "time-limit", "preempted", "requeued"})
 
 
-def decide(end: End, primary: Finding | None, stall: Stall | None, *, finished_text: bool, asked_to_stop: bool) -> Status:
+def decide(
+    end: End, primary: Finding | None, stall: Stall | None, *, finished_text: bool, asked_to_stop: bool
+) -> Status:
     """``finished_text``: the program itself says it is done. ``asked_to_stop``: SIGTERM shows in the log."""
     cls = primary.cls if primary is not None else None
     if end.live:

@@ -11,7 +11,9 @@ from slurm_triage.model.diagnosis import Finding, Primary, Suspect
 #: aborts, uncorrectable ECC, lost nodes).
 _OWN_FAULT = frozenset({"gpu-hw-fault", "gpu-driver-fail", "node-fail", "gpu-fault"})
 #: Classes in which the node is worth watching, but a retry on the same nodes comes first.
-_WATCH = frozenset({"signal-kill", "launch-fail", "prolog-fail", "ecc-timeout", "preflight-timeout", "container-start-fail", "no-gpu"})
+_WATCH = frozenset(
+    {"signal-kill", "launch-fail", "prolog-fail", "ecc-timeout", "preflight-timeout", "container-start-fail", "no-gpu"}
+)
 _SURE = frozenset({"gpu-hw-fault", "node-fail"})
 
 

@@ -6,9 +6,19 @@ import re
 from collections.abc import Sequence
 
 #: An exception line: a dotted name that ends the traceback, with or without a message.
-_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Timeout|Died|Killed|Stop\w*|[A-Z]\w*))(?::(?: (.*))?)?$")
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::(?: .*)?)?$")
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
+_HEADER = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s+(?:File "|\S)')
+
+
+def traceback_lines(block: Sequence[str]) -> Sequence[str]:
+    """The part of ``block`` (the lines after "Traceback (most recent call last):") that is the (possibly chained)
+    traceback itself, with the lines that directly follow its last exception: long messages have several."""
+    end, _ = _walk(block)
+    while end < len(block) and block[end].strip() and not block[end].startswith(_HEADER):
+        end += 1
+    return block[:end]
 
 
 def final_exception(block: Sequence[str]) -> str | None:
@@ -16,24 +26,29 @@ def final_exception(block: Sequence[str]) -> str | None:
 
     ``block`` holds the lines after "Traceback (most recent call last):". Text after the traceback's end is ignored.
     """
+    return _walk(block)[1]
+
+
+def _walk(block: Sequence[str]) -> tuple[int, str | None]:
+    """(number of lines that belong to the traceback, its last exception)."""
     last: str | None = None
-    inside = True
-    for line in block:
+    end = 0
+    inside, chained = True, False
+    for number, line in enumerate(block):
         if not inside:
             if line.startswith(_CHAIN):
+                chained = True
                 continue
-            if line.startswith("Traceback (most recent call last):"):
-                inside = True
+            if line.startswith(_HEADER) and chained:
+                inside, chained = True, False
                 continue
             if not line.strip():
                 continue
             break
         if not line.strip() or line[0] in " \t" or line.startswith(("|", "+")):
             continue
-        match = _EXCEPTION.match(line.strip())
-        if match is not None:
-            last = line.strip()
-        elif last is None and ":" in line and re.match(r"^[A-Za-z_][\w.]*:", line):
+        if _EXCEPTION.match(line.strip()) is not None:
             last = line.strip()
         inside = False
-    return last
+        end = number + 1
+    return end, last

@@ -93,8 +93,9 @@ def acquire(directory: Path, timeout_s: float = 0.0, kind: Kind | None = None) -
         raise LedgerError(
             f"another writer holds {directory / LOCK}{_holder(directory)}; wait for it or stop it"
         ) from None
-    except OSError as error:
-        raise LedgerError(f"cannot lock {directory / LOCK} ({error.strerror}); check its mode and owner") from error
+    except (OSError, NotImplementedError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise LedgerError(f"cannot lock {directory / LOCK} ({why}); check its mode, owner and file system") from error
     return lock
 
 

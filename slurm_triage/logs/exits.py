@@ -1,6 +1,7 @@
 """Who ended how, and who only because another rank ended first.
 
-A stage timeout ends in SIGKILL for all tasks. After one task of a step fails, ``srun --kill-on-bad-exit`` stops the others: they end with 143 (or are Killed), and the
+A stage timeout ends in SIGKILL for all tasks. After one task of a step fails,
+ ``srun --kill-on-bad-exit`` stops the others: they end with 143 (or are Killed), and the
 stage's own code is the highest of all, so that 143 hides 1, 7, 134 and 139. The first exit that is not a stop tells.
 """
 
@@ -80,7 +81,7 @@ def _srun_exits(fact: Match, ray: bool) -> list[ExitRecord]:
     code = int(code_text) if code_text else None
     signal = decode_signal(code, ray=ray)
     if code is None:
-        if word.startswith(_OUT_OF_MEMORY) or word.startswith(_KILLED):
+        if word.startswith((_OUT_OF_MEMORY, _KILLED)):
             signal = 9
         elif not word:
             return []

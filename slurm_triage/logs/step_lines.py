@@ -1,8 +1,8 @@
 """Finds the lines of completed steps in a window of bytes.
 
 Every line is parsed as long as there are few. In a large log of many ranks only one rank (the lowest) is followed step
-by step; of the others the last step in each window is enough. Parsing costs about 2 us a line, so 64 ranks of a 1 GB log
-would take longer than all rules together.
+by step; of the others the last step in each window is enough. Parsing costs about 2 us a line, so that 64 ranks of a
+1 GB log would take longer than all rules together.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ FULL_PARSE_LINES = 20_000
 _MAX_PREFIX_BYTES = 400
 #: Literals looked at from the end of a window to find each rank's last step: several times the ranks of large jobs.
 _MAX_LAST_LOOKS = 8_192
+#: Lines with a dialect's literal that do not match before the dialect is given up for this file.
+_MAX_MISSES = 2_000
 _NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundStep:
-    """A step line. ``offset`` is that of its numbers in the window; ``full`` is False for ranks that are only sampled."""
+    """A step line. ``offset`` is that of its numbers in the window; ``full``: the rank is not merely sampled."""
 
     offset: int
     dialect: int
@@ -52,6 +54,13 @@ class _Compiled:
         self._scale = dialect.seconds_scale
         names = self._pattern.groupindex
         self._groups = tuple(names.get(n, 0) for n in ("step", "seconds", "rate", "loss", "total"))
+        self._misses = 0
+        self._hits = 0
+
+    @property
+    def is_foreign(self) -> bool:
+        """The literal stands on many lines, but they are another framework's."""
+        return not self._hits and self._misses > _MAX_MISSES
 
     def matches(self, data: bytearray, start: int, end: int) -> Iterator[re.Match[bytes]]:
         """Matches that begin in ``data[start:end]``, in order, found by the literal."""
@@ -62,18 +71,30 @@ class _Compiled:
                 return
             if self._at_literal:
                 match = self._pattern.match(data, position)
-                if match is not None:
-                    yield match
                 position += len(self.literal)
+                if match is not None:
+                    self._hits += 1
+                    yield match
+                elif self._missed():
+                    return
                 continue
             line_start = data.rfind(b"\n", max(0, position - 4096), position) + 1
             line_end = data.find(b"\n", position, end)
             line_end = end if line_end < 0 else line_end
-            yield from self._pattern.finditer(data, max(line_start, start), line_end)
+            before = self._hits
+            for match in self._pattern.finditer(data, max(line_start, start), line_end):
+                self._hits += 1
+                yield match
+            if self._hits == before and self._missed():
+                return
             position = line_end
 
+    def _missed(self) -> bool:
+        self._misses += 1
+        return self.is_foreign
+
     def values(self, match: re.Match[bytes]) -> Values | None:
-        """Numbers of a match: absent ones are nan, an absent loss is NO_LOSS, an absent total -1. None without a step."""
+        """Numbers of a match: absent ones are nan, an absent loss NO_LOSS, an absent total -1. None without a step."""
         step, seconds, rate, loss, total = (match[g] if g else None for g in self._groups)
         if step is None:
             return None
@@ -100,10 +121,12 @@ class StepFinder:
         self._prefix_ranks: dict[bytes, int | None] = {}
 
     def find(self, data: bytearray, emit_to: int, present: frozenset[int], labels: LabelFormat) -> list[FoundStep]:
-        """Step lines that begin in ``data[:emit_to]``, in order of offset. ``present``: dialects whose literal occurs."""
+        """Step lines that begin in ``data[:emit_to]``, by offset. ``present``: dialects whose literal occurs."""
         found: list[FoundStep] = []
         for index in sorted(present):
             dialect = self._dialects[index]
+            if dialect.is_foreign:
+                continue
             if self._parsed >= FULL_PARSE_LINES and index in self._lowest and labels.width is not None:
                 found.extend(self._sampled(dialect, data, emit_to, labels))
             else:
@@ -139,8 +162,8 @@ class StepFinder:
             position = data.rfind(dialect.literal, 0, position)
             if position < 0 or len(seen) == labels.ntasks:
                 break
-            match = next(dialect.matches(data, position, emit_to), None)
-            step = self._step(dialect, match, data, labels, full=False) if match is not None else None
+            last = next(dialect.matches(data, position, emit_to), None)
+            step = self._step(dialect, last, data, labels, full=False) if last is not None else None
             if step is not None and step.rank is not None and step.rank not in seen:
                 seen.add(step.rank)
                 yield step

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from slurm_triage.model.facts import Step, StepSeries
 from slurm_triage.model.rule import StepDialect
 
-#: Above this many stored steps (40 bytes each: 12 MB) only the lowest rank keeps all of its steps; the others keep first and last.
+#: Above this many stored steps (48 bytes each: 14 MB) only the lowest rank keeps all of its steps; the others keep the
+#: first and the last.
 MAX_STORED_STEPS = 300_000
 _NAN = float("nan")
 #: Stands for "the line shows no loss": a loss may really be nan or inf.

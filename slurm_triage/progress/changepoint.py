@@ -1,7 +1,7 @@
 """Levels in a noisy sequence: where a value changed for good, and whether it jumped or crept.
 
 Own code, because the library for this (ruptures 1.1.10) costs more than a whole triage may: on the same 2-core machine
-its import with numpy and scipy took 1.4 to 2.4 s, every time, while this module needs 2 ms for the 160 block medians of
+its import with numpy and scipy took 1.4 to 3.1 s, every time, while this module needs 2 ms for the 160 block medians of
 a run (ruptures' Pelt with the same cost: 107 ms, its compiled KernelCPD: 0.1 ms). With the same price per change both
 of its methods gave the same verdicts on 360 simulated slowdowns and 300 healthy runs. On raw steps KernelCPD needs
 0.9 s for 20 000, so blocks would be needed there too.

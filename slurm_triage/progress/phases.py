@@ -33,8 +33,8 @@ _STANDARD_ERRORS = 6.0
 _CLEAR_SHARE = 0.75
 _UPPER_QUARTILE, _UPPER_TAIL = 0.75, 0.95
 #: With few lines (a log that prints every n-th step, an excerpt) the lines of a level must agree this well, relative to
-#: the drop (or to a plain one, if it is deeper), by how many lines the shorter level has; with very few lines the drop must
-#: be plain as well.
+#: the drop (or to a plain one, if it is deeper), by how many lines the shorter level has; with very few lines the drop
+#: must be plain as well.
 _FEW_LINES, _VERY_FEW_LINES = 25, 8
 _AGREEMENT = {2: 0.02, 3: 0.05}
 _LOOSE_AGREEMENT = 0.15

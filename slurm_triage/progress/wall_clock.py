@@ -11,6 +11,8 @@ from slurm_triage.model.progress import SilenceBasis
 #: What the seed grants for setup and compilation ("~15-30 min"), at its upper end: without clocks, silence is only
 #: claimed beyond it, so a job shorter than this is never called silent by arithmetic alone.
 SETUP_ALLOWANCE_S = 1800.0
+#: Slurm's states of a job whose processes may still be there.
+_RUNNING_STATES = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"})
 #: Difference that clocks of several hosts, and Slurm's whole seconds, may show.
 _CLOCK_SLACK_S = 120.0
 #: A log without dates has clocks of day 0: good for differences only.
@@ -41,8 +43,9 @@ class WallClock:
 
 
 def is_live(attempt: AttemptFacts, job: Job, now: float | None) -> bool:
-    """True when ``now`` is given and nothing says that the attempt has ended."""
-    return now is not None and job.end is None and not job.is_terminal and not attempt.summaries
+    """True when ``now`` is given and nothing says that the attempt has ended or, requeued, waits to start again."""
+    may_run = job.end is None and (job.state is None or job.state in _RUNNING_STATES)
+    return now is not None and may_run and not attempt.summaries
 
 
 def read_wall_clock(

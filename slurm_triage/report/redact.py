@@ -20,22 +20,9 @@ COMMAND_KEYS = frozenset({"submit_line", "command", "tunnel_command", "args", "c
 #: expression with all of them.
 _HINTS = (
     *("token", "secret", "pass", "key", "cred", "auth", "bearer", "cookie", "login", "wandb", "signature", "sig="),
-    *("://", "@", "eyj", "munge:", "hf_", "api_org_", "gh", "glpat-", "sk-", "sk_", "rk-", "rk_", "xox", "npm_"),
-    *(
-        "pypi-",
-        "dckr_",
-        "nvapi-",
-        "akia",
-        "asia",
-        "agpa",
-        "aida",
-        "aroa",
-        "anpa",
-        "aiza",
-        "ya29",
-        "services/t",
-        "local-",
-    ),
+    *("://", "@", "eyj", "munge:", "hf_", "api_org_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
+    *("sk-", "sk_", "rk-", "rk_", "xox", "npm_", "pypi-", "dckr_", "nvapi-", "akia", "asia", "agpa", "aida", "aroa"),
+    *("anpa", "aiza", "ya29", "services/t", "local-"),
 )
 #: Texts shorter than the shortest ``key=x`` hold none either.
 _MIN_CHARS = 5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -112,12 +111,9 @@ def joined(parts: Iterable[str], width: int, first: str = "", rest: str = "") ->
 
 
 def wrap(text: str, width: int, first: str, rest: str) -> list[str]:
-    """``text`` in lines of ``width`` columns. Wide characters count as two columns, which textwrap does not know."""
-    if columns(text) == len(text):
-        return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [
-            first
-        ]
-    lines, line = [], first
+    """``text`` in lines of ``width`` columns (textwrap counts characters, of which some take two columns or none)."""
+    lines: list[str] = []
+    line = first
     for word in text.split():
         for piece in _pieces(word, width - len(rest)):
             glue = "" if line in {first, rest} else " "

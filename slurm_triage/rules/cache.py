@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +68,8 @@ def store(name: str, key: str, payload: bytes, directory: Path | None) -> CacheS
     """Writes atomically; never raises: a cache that cannot be written costs time only, and the state says so."""
     if directory is None:
         return CacheState("unusable", "no home directory for the cache; set SLURM_TRIAGE_CACHE_DIR")
+    import tempfile  # here: a start with a warm cache has no use for it
+
     readable_by_all = os.geteuid() == 0
     try:
         directory.mkdir(mode=0o755 if readable_by_all else 0o700, parents=True, exist_ok=True)

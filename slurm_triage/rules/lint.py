@@ -19,9 +19,10 @@ from slurm_triage.rules.expressions import (
     python_problem,
     wide_head,
 )
-from slurm_triage.rules.load import PACKS_DIR, Merged, PackBytes, merge, overlay_dirs, read_dir
+from slurm_triage.rules.load import PACKS_DIR, PackBytes, overlay_dirs, read_dir
 from slurm_triage.rules.match_text import explain_text
 from slurm_triage.rules.matcher import Matcher, compile_error
+from slurm_triage.rules.merge import Merged, merge
 from slurm_triage.rules.packfile import Pack, Problem, parse_pack
 
 __all__ = ["Problem", "dialect_problems", "lint", "ordered", "sample_problems"]

@@ -91,7 +91,6 @@ def job_row(job: Any) -> dict[str, str]:
         "elapsedraw": text(get(job, "elapsed_time")),
         "timelimitraw": text(get(job, "time_limit")),
         "nodelist": text(get(job, "nodelist")),
-        "nnodes": text(get(job, "num_nodes")),
         "failednode": text(get(job, "failed_node")),
         "alloctres": gpus(job),
         "workdir": text(get(job, "working_directory")),

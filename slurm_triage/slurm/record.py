@@ -16,7 +16,7 @@ from slurm_triage.slurm import expand, fields
 COLUMNS = (
     "jobid", "jobidraw", "jobname", "user", "uid", "gid", "account", "partition", "qos", "reservation", "cluster",
     "state", "reason", "exitcode", "derivedexitcode", "submit", "start", "end", "elapsedraw", "timelimitraw",
-    "nodelist", "nnodes", "failednode", "alloctres", "maxrss", "workdir", "stdout", "stderr", "submitline", "comment",
+    "nodelist", "failednode", "alloctres", "maxrss", "workdir", "stdout", "stderr", "submitline", "comment",
     "admincomment", "restarts",
 )
 # fmt: on
@@ -79,7 +79,6 @@ def _job(row: Row, steps: list[Row], source: AccountingSource) -> Job:
         elapsed = None
     elif elapsed is None and end is not None:
         elapsed = int(end - start)
-    requested_count = None if state in TERMINAL_STATES else fields.number(row.get("nnodes"))
     job = Job(
         job_id=row["jobidraw"],
         array_job_id=array_id,
@@ -108,7 +107,7 @@ def _job(row: Row, steps: list[Row], source: AccountingSource) -> Job:
         elapsed_s=None if elapsed is None else float(elapsed),
         time_limit_s=fields.time_limit_s(row.get("timelimitraw")),
         nodes=nodes,
-        node_count=len(nodes) or requested_count,
+        node_count=len(nodes) or None,
         failed_node=fields.text(row.get("failednode")),
         gpus=fields.gpus(row.get("alloctres")),
         work_dir=fields.text(row.get("workdir")),

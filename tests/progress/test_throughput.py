@@ -86,6 +86,14 @@ def test_a_unit_where_lower_is_better_keeps_its_sign() -> None:
     assert found.change == pytest.approx(-0.25, abs=0.02)
 
 
+def test_lines_without_a_rate_do_not_count_where_others_have_one() -> None:
+    """While the batch size is ramped up steps get longer, and no rate is printed."""
+    seconds = [60.0] + [1.0 + i * 0.02 for i in range(100)] + run_with((3.0, 40))[1:]
+    run = attempt(series(seconds, rates={i: 9000 / seconds[i] for i in range(101, 141)}))
+    assert not throughput(run, project(run)).degraded
+    assert judge(seconds).degraded, "without any rate the seconds are all there is"
+
+
 def test_without_rate_and_seconds_the_clocks_of_the_lines_serve() -> None:
     now, times = 1_800_000_000.0, {}
     for step, seconds in enumerate(run_with((3.0, 50), (4.0, 50))):

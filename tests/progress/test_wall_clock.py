@@ -59,6 +59,12 @@ def test_now_means_nothing_once_the_job_has_ended() -> None:
     assert project(attempt(series(STEPS), wall_s=200.0), now=START).wall_s == 200.0
 
 
+def test_a_requeued_job_that_waits_is_not_alive() -> None:
+    run = attempt(clocked(STEPS, START + 100), config={"steps": 100}, start_time=START, end_time=START + 200)
+    found = project(run, job=Job(state="PENDING", restarts=1), now=START + 9000)
+    assert (found.expected_step, found.wall_s, found.silence_s) == (None, 200.0, 10.0)
+
+
 def test_clocks_of_another_time_zone_are_not_mixed_with_accounting() -> None:
     run = attempt(clocked(STEPS, START + 100 + 7200), start_time=START + 7200, end_time=START + 7200 + 250)
     found = project(run, job=Job(start=START, end=START + 260, state="FAILED"))

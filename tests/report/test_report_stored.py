@@ -60,7 +60,7 @@ SAMPLE = json.loads(to_json(failed()))
 
 
 @given(st.sampled_from(paths(SAMPLE)), JSON)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_changed_report_is_shown_or_refused(path: tuple[Any, ...], value: Any) -> None:
     document = json.loads(json.dumps(SAMPLE))
     place = document

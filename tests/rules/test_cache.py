@@ -190,7 +190,7 @@ def test_old_files_are_pruned(cache_dir: Path) -> None:
 def test_rules_come_from_the_cache_without_samples(only_packs, monkeypatch: pytest.MonkeyPatch) -> None:
     only_packs(base=class_text("c") + rule_text("one", "c", extra="priority = 3"))
     parsed = load_rules(site_dirs=[])
-    monkeypatch.setattr("slurm_triage.rules.load.parse_pack", None)
+    monkeypatch.setattr("slurm_triage.rules.load._parse", None)
     again = load_rules(site_dirs=[])
     assert again == parsed
     assert again.rules[0].samples_match == ()

@@ -69,7 +69,7 @@ GOOD_EXPRESSIONS = [
     r"(?P<all>.*)",
     r"^(?P<node>[\w.-]+): tasks? (?P<ranks>[\d,-]+): .*",
     r"a.*b.*c",
-    r"(?:foo|bar)+x",
+    r"y(?:foo|bar)+x",
     r"(?:a+)?b",
     r'"[^"]*", "[^"]*", "[^"]*"',
     r"(.{0,200})x(.{0,20})y.*",
@@ -106,12 +106,12 @@ def test_bad_expressions(pattern: str, message: str) -> None:
 def test_the_exponential_warning_is_not_a_fancy() -> None:
     """What is refused really explodes, what is accepted does not."""
     start = time.process_time()
-    assert re.search(r"(?:\w+\s*)*:", "a" * 22) is None
+    assert re.search(r"(?:\w+\s*)*:", "a" * 18) is None
     refused = time.process_time() - start
     start = time.process_time()
     assert re.search(r"(?:\d+,)*\d+:", "1," * 2000) is None
-    assert time.process_time() - start < max(refused, 0.2)
-    assert refused > 0.02
+    assert time.process_time() - start < 0.2
+    assert refused > 0.002
 
 
 @pytest.mark.parametrize(

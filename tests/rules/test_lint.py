@@ -182,7 +182,7 @@ samples.reject = ['step 1 2']
         "3:x: matches its rejecting sample 'step 1 2'",
         "3:x: pattern: unknown group 'pace'",
     ]
-    only_packs(base=text.replace("(?P<step>", "(?:").replace("'step", "'.*").replace("samples", "#"))
+    only_packs(base=text.replace("(?P<step>", "(?:").replace("'step", "'[a-z]tep").replace("samples", "#"))
     assert messages() == [
         "3:x: needs at least one matching sample",
         "3:x: needs at least one rejecting sample",

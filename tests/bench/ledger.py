@@ -1,0 +1,154 @@
+"""Ledger speed: durable appends, and look-ups by job id against grep and SQLite on the same records.
+
+    python -m tests.bench.ledger [--records 1000000] [--dir DIR]
+
+All figures come from one run, one after the other, on the same file system. ``cold files`` means that the page cache
+was told to forget the files first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from slurm_triage.ledger import index
+from slurm_triage.ledger.append import open_writer
+from slurm_triage.ledger.frame import encode
+from slurm_triage.ledger.record import LedgerRecord, to_json
+from slurm_triage.ledger.segment import segments
+from tests.ledger.samples import T0, record
+
+GROUP = 1000
+ROUNDS = 11
+#: DESIGN promises: appends a second, and milliseconds for a look-up on top of a bare interpreter.
+MIN_APPENDS = 20_000
+MAX_LOOK_UP_MS = 150.0
+
+
+def rows(count: int) -> Iterator[LedgerRecord]:
+    base = record(
+        1, node_evidence=(("chi2803", "fault"),), model="llama2-70b", job_dir="/shared/outputs/123456-JAX-llama2-70b",
+        report_path="/shared/outputs/123456-JAX-llama2-70b/triage.json", rules_digest="0123456789abcdef",
+        nodes="chi[2801-2816]", image="rocm/jax-training:maxtext-v26.2",
+    )  # fmt: skip
+    for i in range(count):
+        start = T0 + i
+        yield replace(base, job_id=str(100_000 + i), attempt=f"s{int(start)}", start=start, end=start + 3600)
+
+
+def appends(root: Path, count: int) -> float:
+    """Records a second, each group of 1 000 synced before it is acknowledged."""
+    source = rows(count)
+    began = time.perf_counter()
+    with open_writer(root, "alpha") as writer:
+        while batch := list(islice(source, GROUP)):
+            writer.append(batch)
+    return count / (time.perf_counter() - began)
+
+
+def one_sync_each(path: Path, seconds: float = 2.0) -> float:
+    """The same lines, one fdatasync per record."""
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+    done, began = 0, time.perf_counter()
+    for one in rows(10**9):
+        os.write(fd, encode("rec", done, one.key, one.revision, to_json(one)))
+        os.fdatasync(fd)
+        done += 1
+        if time.perf_counter() - began > seconds:
+            break
+    os.close(fd)
+    return done / (time.perf_counter() - began)
+
+
+def sqlite_copy(path: Path, count: int) -> float:
+    """The same records as JSON in an indexed table; seconds to build it."""
+    began = time.perf_counter()
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE record (job_id TEXT, json TEXT)")
+    database.executemany("INSERT INTO record VALUES (?, ?)", ((r.job_id, to_json(r).decode()) for r in rows(count)))
+    database.execute("CREATE INDEX by_job ON record (job_id)")
+    database.commit()
+    database.close()
+    return time.perf_counter() - began
+
+
+def process_ms(command: Sequence[str], before: Callable[[], None] = lambda: None) -> float:
+    """Median wall time of a whole process."""
+    took = []
+    for _ in range(ROUNDS):
+        before()
+        began = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        took.append((time.perf_counter() - began) * 1000)
+    return statistics.median(took)
+
+
+def forget(paths: Sequence[Path]) -> None:
+    """Drops the files from the page cache."""
+    for path in paths:
+        fd = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--dir", type=Path)
+    args = parser.parse_args()
+    base = Path(tempfile.mkdtemp(prefix="ledger-bench-", dir=args.dir))
+    try:
+        return measure(base, args.records)
+    finally:
+        shutil.rmtree(base)
+
+
+def measure(base: Path, count: int) -> int:
+    root, database = base / "ledger", base / "copy.sqlite"
+    single = one_sync_each(base / "single.jsonl")
+    rate = appends(root, count)
+    parts = segments(root / "alpha")
+    size_mb = sum(s.size_bytes for s in parts) / 1e6
+    what = f"{count} records, {size_mb:.0f} MB, {len(parts)} segments"
+    print(f"append, group commit of {GROUP}    {rate:10.0f} records/s  ({what})")
+    print(f"append, one fdatasync each      {single:10.0f} records/s  ({rate / single:.0f} x slower)")
+
+    job = str(100_000 + count // 2)
+    command = [sys.executable, "-m", "slurm_triage", "list", "--ledger", str(root), "-P", "-j", job]
+    ours: dict[str, float] = {}
+    began = time.perf_counter()
+    made = index.refresh(root / "alpha")
+    print(f"index, made anew                {time.perf_counter() - began:10.1f} s          ({made} segments)")
+    copy_s = sqlite_copy(database, count)
+    print(f"SQLite copy with index          {copy_s:10.1f} s")
+
+    files = sorted((root / "alpha").iterdir())
+    bare = process_ms([sys.executable, "-c", "pass"])
+    ours["warm files"] = process_ms(command)
+    ours["cold files"] = process_ms(command, lambda: forget([f for f in files if f.is_file()]))
+    query = f"SELECT json FROM record WHERE job_id = '{job}'"
+    script = f"import sqlite3; print(sqlite3.connect({str(database)!r}).execute({query!r}).fetchall())"
+    grep = ["grep", "-h", "-F", f'"job_id":"{job}"', *(str(s.path) for s in parts)]
+    print(f"bare python3 -c pass            {bare:10.1f} ms")
+    for name, value in ours.items():
+        print(f"look-up, {name:22} {value:10.1f} ms  ({value - bare:.1f} ms on top of bare python3)")
+    print(f"python3 + sqlite3, warm         {process_ms([sys.executable, '-c', script]):10.1f} ms")
+    print(f"grep -F, warm                   {process_ms(grep):10.1f} ms")
+    good = rate >= MIN_APPENDS and ours["warm files"] - bare <= MAX_LOOK_UP_MS
+    print("targets met" if good else "targets missed")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
