@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +70,11 @@ def print_table(
 
 
 def _terminal_width(out: TextIO) -> int | None:
-    return shutil.get_terminal_size().columns if out.isatty() else None
+    if not out.isatty():
+        return None
+    import shutil  # 10 ms that look-ups into a pipe need not pay
+
+    return shutil.get_terminal_size().columns
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int | None) -> list[int]:

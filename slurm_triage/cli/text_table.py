@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TextIO
@@ -62,6 +61,8 @@ def render(
     cells = [{f: printable(row[f]) for f in fields} for row in rows]
     width = {f: max([len(titles[f]) if header else 1, *(len(row[f]) for row in cells)]) for f in fields}
     if stream.isatty():
+        import shutil  # 10 ms that look-ups into a pipe need not pay
+
         others = sum(width[f] + 1 for f in fields[:-1])
         room = max(10, shutil.get_terminal_size().columns - others)
         width[fields[-1]] = min(width[fields[-1]], room)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache
@@ -73,6 +72,8 @@ class LedgerRecord:
     report_path: str | None = None
     generated_at: float | None = None
     rules_digest: str | None = None
+    provisional: bool = False
+    """Made before accounting's record was complete; a later revision of the same key replaces it."""
 
     @property
     def key(self) -> str:
@@ -224,4 +225,6 @@ def _image(report: Report) -> str | None:
 
 
 def _digest(text: str) -> str:
+    import hashlib  # see record_from_report
+
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]

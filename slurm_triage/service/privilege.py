@@ -34,7 +34,9 @@ def drop(uid: int, parent: int) -> None:
         try:
             entry = pwd.getpwuid(uid)
         except KeyError:
-            raise PrivilegeError(f"uid {uid} has no account on this host; let the worker run where users exist") from None
+            raise PrivilegeError(
+                f"uid {uid} has no account on this host; let the worker run where users exist"
+            ) from None
         os.initgroups(entry.pw_name, entry.pw_gid)
         os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
         os.setresuid(uid, uid, uid)

@@ -21,6 +21,8 @@ from slurm_triage.slurm import expand
 from slurm_triage.slurm.accounting import display_id
 
 FALLBACK = "triage-%J"
+#: What ext4, XFS, Lustre, GPFS and NFS allow in a name. The launcher's limit leaves room for less, but people use -J.
+MAX_NAME_BYTES = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,8 @@ def find_place(job: Job, files: JobFiles, pattern: str) -> Place | None:
         return Place(files.job_dir)
     log = files.primary.path if files.primary is not None else job.stdout
     own = _launcher_directory(log)
-    if own is not None:
-        if own.parent.is_dir():
-            return Place(_make(own))
+    if own is not None and own.parent.is_dir() and len(os.fsencode(own.name)) <= MAX_NAME_BYTES:
+        return Place(_make(own))
     if job.never_started:
         return None
     if pattern:
@@ -78,14 +79,14 @@ def expand_directory(pattern: str, job: Job, log: str | None) -> Path:
 
 
 def umask_for(files: JobFiles) -> int:
-    """A report quotes the log, so it may be read by nobody who may not read the log."""
+    """A report quotes the log, so nobody may read it who may not read the log."""
     if files.primary is None:
-        return 0o077
+        return 0o022
     try:
         mode = os.stat(files.primary.path, follow_symlinks=False).st_mode
     except OSError:
         return 0o077
-    return 0o777 & ~(stat.S_IMODE(mode) | 0o700 | (mode & 0o044) >> 2)
+    return 0o022 | (0 if mode & stat.S_IRGRP else 0o070) | (0 if mode & stat.S_IROTH else 0o007)
 
 
 def _launcher_directory(log: str | None) -> Path | None:

@@ -1,0 +1,139 @@
+"""The child's work on one job: everything that touches the owner's files, done as the owner."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from slurm_triage.errors import NotFoundError, TriageError
+from slurm_triage.ledger.record import record_from_report, to_dict
+from slurm_triage.locate import locate
+from slurm_triage.model.files import JobFiles
+from slurm_triage.model.job import Job
+from slurm_triage.pipeline import Engine, triage
+from slurm_triage.report.to_json import report_document
+from slurm_triage.report.write import write_files, write_report
+from slurm_triage.report.wording import chat_line
+from slurm_triage.service import outcome
+from slurm_triage.service.report_place import Place, find_place, umask_for
+from slurm_triage.service.spool_event import KernelMessage
+from slurm_triage.slurm.accounting import display_id
+
+#: Kernel messages count from shortly before the job's start to shortly after its end: clocks and the kernel's own time
+#: differ by seconds, and an epilog may come a minute late.
+BEFORE_S, AFTER_S = 10.0, 120.0
+#: A report killed while it was written leaves this behind; see report/write.py.
+_TEMPORARY = (".slurm-triage-", ".tmp")
+_STALE_S = 3600.0
+_MAX_SWEPT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One attempt of one job to report on. ``kernel``: by host, what the nodes' epilogs brought."""
+
+    job: Job
+    kernel: Mapping[str, tuple[KernelMessage, ...]]
+    report_dir: str = ""
+
+
+def report_on(task: Task, engine: Engine) -> bytes:
+    """Triage the job and leave its report; returns the encoded outcome. Whatever stops the writing of the report does
+    not stop the verdict: it is named in the outcome's ``problem``."""
+    job = task.job
+    if job.work_dir:
+        # Ids are looked for in the working directory, too.
+        with contextlib.suppress(OSError):
+            os.chdir(job.work_dir)
+    files, place, problem = find(task)
+    report = triage(job, files, engine)
+    document = report_document(report)
+    written: tuple[str, ...] = ()
+    if place is not None:
+        try:
+            written = write_report(place.directory, document, stem=place.stem).paths
+        except TriageError as error:
+            problem = str(error)
+    report_path = next((path for path in written if path.endswith(".json")), None)
+    record = to_dict(record_from_report(report, report_path))
+    return outcome.encode(_own_part(record), chat_line(document), problem)
+
+
+def _own_part(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record without what the worker takes from accounting anyway and what could be long."""
+    return {key: value for key, value in record.items() if key not in ("nodes", "user", "account", "partition")}
+
+
+def find(task: Task) -> tuple[JobFiles, Place | None, str | None]:
+    """Files, place for the report, and why there is no place. What the kernels said is put in place for reading."""
+    job = task.job
+    files = _locate(job)
+    os.umask(umask_for(files))
+    try:
+        place = find_place(job, files, task.report_dir)
+    except OSError as error:
+        return files, None, f"no place for the report can be made ({error.strerror})"
+    except NotFoundError as error:
+        return files, None, str(error)
+    if place is None:
+        return files, None, None
+    _sweep(place.directory)
+    try:
+        snapshots = _write_snapshots(task, place)
+    except OSError as error:
+        return files, place, f"the kernel's messages could not be stored ({error.strerror})"
+    known = dict.fromkeys((*files.node_snapshots, *snapshots))
+    return replace(files, node_snapshots=tuple(known)), place, None
+
+
+def _locate(job: Job) -> JobFiles:
+    """By the output file that accounting names, if it is there and the owner's; else by id around the working
+    directory. Never raises for a job without a log: that is what the report is about."""
+    if job.stdout is not None:
+        with contextlib.suppress(OSError, TriageError):
+            found = os.lstat(job.stdout)
+            if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+                return locate(job.stdout, job=job)
+    try:
+        return locate(display_id(job) or "", job=job)
+    except NotFoundError as error:
+        return JobFiles(job_id=job.job_id, problem=str(error))
+
+
+def _write_snapshots(task: Task, place: Place) -> tuple[str, ...]:
+    job = task.job
+    since = (job.start or job.submit or 0.0) - BEFORE_S
+    until = (job.end or time.time()) + AFTER_S
+    contents: dict[str, bytes] = {}
+    for host, messages in task.kernel.items():
+        kept = [m.text for m in messages if m.time is None or since <= m.time <= until]
+        if kept:
+            contents[f"node-{host}.txt"] = ("\n".join(kept) + "\n").encode("utf-8", "replace")
+    if not contents:
+        return ()
+    place.snapshots.mkdir(exist_ok=True)
+    folder = os.open(place.snapshots, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        write_files(folder, contents)
+    finally:
+        os.close(folder)
+    return tuple(str(place.snapshots / name) for name in contents)
+
+
+def _sweep(directory: str) -> None:
+    """Temporary files of a report whose writer was killed."""
+    limit = time.time() - _STALE_S
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for number, entry in enumerate(entries):
+            if number >= _MAX_SWEPT:
+                break
+            if entry.name.startswith(_TEMPORARY[0]) and entry.name.endswith(_TEMPORARY[1]):
+                found = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_mtime < limit:
+                    Path(entry.path).unlink()

@@ -1,0 +1,3 @@
+# Keras on PyTorch: progress bars that rewrite their line, early stopping.
+# needs: keras
+KERAS_BACKEND=torch "$PY" "$PROGRAMS/keras_fit.py"

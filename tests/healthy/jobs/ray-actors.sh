@@ -1,0 +1,3 @@
+# Ray actors that train, with the prefix (Trainer pid=...) on each line.
+# needs: ray
+"$PY" "$PROGRAMS/ray_actors.py"

@@ -1,0 +1,191 @@
+"""sacct and its kin as commands: absence, errors, silence; and the choice of a source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slurm_triage.errors import AccountingError, UsageError
+from slurm_triage.model.job import Job
+from slurm_triage.slurm import choose as choosing
+from slurm_triage.slurm import command
+from slurm_triage.slurm.choose import choose
+from slurm_triage.slurm.controller import Controller, with_true_exit
+from slurm_triage.slurm.hook_env import HookAccounting
+from slurm_triage.slurm.retry import Backoff
+from slurm_triage.slurm.sacct import SacctAccounting, version_number
+
+MakeCommand = Callable[[str, str], str]
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeCommand:
+    """Puts a command of our own in the place of one of Slurm's."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def write(name: str, script: str) -> str:
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    return write
+
+
+SACCT = """
+case $1 in
+    --version) echo 'slurm-wlm 22.05.8'; exit ;;
+    --helpformat) echo 'JobID JobIDRaw State Start End UID NodeList Submit'; exit ;;
+esac
+echo "$@" >> "$(dirname "$0")/asked"
+d=${4#--delimiter=}
+printf '7%s7%s0%sCOMPLETED%s5%s10%s20%sn1%s\\n' "$d" "$d" "$d" "$d" "$d" "$d" "$d" "$d"
+"""
+
+
+def test_the_columns_are_those_the_version_has(make: MakeCommand, tmp_path: Path) -> None:
+    make("sacct", SACCT)
+    source = SacctAccounting()
+    job = source.jobs(["7"], since=86400.0, until=90000.0)["7"]
+    assert (job.uid, job.state, job.submit, job.start, job.end) == (0, "COMPLETED", 5.0, 10.0, 20.0)
+    assert source.version() == "22.05.8"
+    assert not source.has_true_exit_codes
+    asked = (tmp_path / "asked").read_text()
+    assert "-S 1970-01-02T00:00:00 -E 1970-01-02T01:00:00" in asked
+    assert " -D " in asked
+
+
+def test_two_queries_do_not_share_a_delimiter(make: MakeCommand, tmp_path: Path) -> None:
+    make("sacct", SACCT)
+    source = SacctAccounting()
+    source.jobs(["7"])
+    source.jobs(["7"])
+    first, second = (line.split()[3] for line in (tmp_path / "asked").read_text().splitlines())
+    assert first != second
+
+
+def test_thousands_of_ids_take_few_queries(make: MakeCommand, tmp_path: Path) -> None:
+    make("sacct", SACCT)
+    source = SacctAccounting()
+    source.jobs([str(2_000_000_000 + n) for n in range(10_000)], since=0.0)
+    assert source.queries == 2
+    assert max(map(len, (tmp_path / "asked").read_text().split())) < 128 * 1024
+
+
+@pytest.mark.parametrize(
+    "script, message",
+    [
+        ("echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1", "Connection refused"),
+        ("exit 3", "exit status 3"),
+        ("sleep 60", "no answer in 1 s"),
+        ("kill -9 $$", "exit status -9"),
+    ],
+)
+def test_failures_are_told_in_slurms_own_words(make: MakeCommand, script: str, message: str) -> None:
+    path = make("sacct", script)
+    started = time.monotonic()
+    with pytest.raises(AccountingError, match=message):
+        command.run([path], timeout_s=1.0)
+    assert time.monotonic() - started < 10.0
+
+
+def test_a_missing_command_says_what_to_install() -> None:
+    with pytest.raises(AccountingError, match="install Slurm's client commands"):
+        command.run(["no-such-sacct"])
+
+
+def test_a_persons_defaults_do_not_change_the_question(make: MakeCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACCT_FORMAT", "jobname")
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+    path = make("sacct", 'echo "$SACCT_FORMAT/$SLURM_TIME_FORMAT/$TZ/$LC_ALL"')
+    assert command.run([path]) == "/%s/UTC/C\n"
+
+
+def test_a_controller_that_does_not_answer_is_asked_once(make: MakeCommand, tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    make("scontrol", f"echo x >> {count}; echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
+    jobs = {str(n): Job(job_id=str(n)) for n in range(5)}
+    assert Controller().complete(jobs) == jobs
+    assert count.read_text() == "x\n"
+
+
+def test_a_job_the_controller_has_forgotten(make: MakeCommand) -> None:
+    make("scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    assert Controller().show("7") is None
+    assert Controller().complete({"7": Job(job_id="7")}) == {"7": Job(job_id="7")}
+
+
+def test_the_controller_is_not_asked_about_many_jobs(make: MakeCommand, tmp_path: Path) -> None:
+    make("scontrol", f"touch {tmp_path}/asked; exit 1")
+    Controller().complete({str(n): Job(job_id=str(n)) for n in range(100)})
+    assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.parametrize("code, signal", [(None, None), (9, None), (138, None), (137, 9), (0, 15)])
+def test_only_a_difference_of_128_is_corrected(code: int | None, signal: int | None) -> None:
+    job = Job(job_id="7", exit_code=9)
+    assert with_true_exit(job, code, signal) == job
+    assert with_true_exit(job, 137, None).exit_code == 137
+
+
+# ---- choice -------------------------------------------------------------------------------------------------------
+
+
+def test_sacct_is_taken_where_pyslurm_is_not(make: MakeCommand) -> None:
+    make("sacct", SACCT)
+    choice = choose(pyslurm_python=(make("python-without", "exit 1"),))
+    assert choice.accounting.name == "sacct"
+    assert choice.why[0].startswith("pyslurm cannot be used: ")
+    assert choice.why[-1] == "sacct 22.05.8 works"
+
+
+def test_pyslurm_comes_first(make: MakeCommand) -> None:
+    make("sacct", SACCT)
+    python = make("python-with", 'echo \'{"pyslurm": "25.11.2", "slurm": "25.11.0"}\'; cat >/dev/null')
+    choice = choose(pyslurm_python=(python,))
+    assert choice.accounting.name == "pyslurm"
+    assert choice.why == ("pyslurm 25.11.2 works, with Slurm 25.11.0",)
+    choice.accounting.close()
+
+
+def test_without_slurm_the_hooks_words_remain(make: MakeCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    del make
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(choosing.importlib.util, "find_spec", lambda name: None)
+    choice = choose()
+    assert choice.accounting.name == "hook"
+    assert len(choice.why) == 3
+    with pytest.raises(AccountingError, match="sacct"):
+        choose("sacct")
+
+
+def test_an_unknown_wish_is_refused() -> None:
+    with pytest.raises(UsageError, match="auto, pyslurm, sacct, hook"):
+        choose("slurmdb")
+
+
+def test_the_hooks_words_are_never_final() -> None:
+    env = {"JOBID": "7", "JOBSTATE": "COMPLETED", "EXITCODE": "0:0", "NODES": "n1", "START": "5", "END": "9"}
+    source = HookAccounting([env, {"nothing": "here"}])
+    job = source.jobs(["7", "8"])["7"]
+    assert (job.state, job.final, job.source) == ("COMPLETED", False, "hook")
+    with pytest.raises(AccountingError):
+        source.recent(0, 1)
+
+
+def test_backoff_doubles_up_to_its_limit() -> None:
+    backoff = Backoff(first_s=0.5, factor=2.0, longest_s=60.0, give_up_after_s=600.0)
+    assert [backoff.delay_s(n) for n in range(9)] == [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
+    assert backoff.delay_s(10**6) == 60.0
+    assert not backoff.exhausted(599.0)
+    assert backoff.exhausted(600.0)
+
+
+def test_versions_compare() -> None:
+    assert version_number("22.05.8") == (22, 5) < version_number("26.05.5")
+    assert version_number("unknown") == (0, 0)
+
+
