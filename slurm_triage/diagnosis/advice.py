@@ -24,7 +24,9 @@ def advise(
     heartbeat_s: int | None,
     stage_limits_s: Mapping[str, float | None],
 ) -> Resubmit:
-    """Action, reason and argument changes. The command line is put together from the recorded one elsewhere."""
+    """Action, reason and argument changes. ``heartbeat_s``: a timeout that fits this job; None if the present one does.
+
+    The command line is put together from the recorded one elsewhere."""
     if primary is None:
         why = {"running": "the job is running", "completed": "the job completed"}.get(status, "no failure was found")
         return Resubmit("none", why)
@@ -32,10 +34,9 @@ def advise(
         return Resubmit("none", _no_rerun_reason(primary))
     args = dict(changes)
     notes: list[str] = []
-    if primary.cls == "heartbeat-timeout":
-        seconds = heartbeat_s or 14400
-        args[_HEARTBEAT_KEY] = str(seconds)
-        notes.append(f"raise the heartbeat timeout to {seconds} s ({human(seconds)})")
+    if primary.cls == "heartbeat-timeout" and heartbeat_s is not None:
+        args[_HEARTBEAT_KEY] = str(heartbeat_s)
+        notes.append(f"raise the heartbeat timeout to {heartbeat_s} s ({human(heartbeat_s)})")
     stage = _STAGE_OF.get(primary.cls)
     if stage is not None:
         limit = stage_limits_s.get(stage)

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 
 from slurm_triage.model.facts import AttemptFacts
 from slurm_triage.model.progress import Progress
+from slurm_triage.progress.silence_limit import silence_limit_s
 
-#: A silence shorter than this is never a hang by itself.
-MIN_SILENCE_S = 600.0
 #: Set-up and compilation that the seed allows for when only the sum of step times and the wall time are known.
 SETUP_ALLOWANCE_S = 1800.0
 #: Before the first step everything may still be compiling; half an hour is the seed's upper figure.
 MIN_INIT_SILENCE_S = 1800.0
-_STEP_TIMES = 10.0
-_LONGEST_STEPS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +39,9 @@ def find_stall(
     ``extra_limit_s``: silence that something else explains (the heartbeat timeout after a peer's death).
     """
     phase, after = _phase(attempt, progress, fact_kind)
-    if progress.last_step is None:
-        limit = MIN_INIT_SILENCE_S + extra_limit_s
-    else:
-        longest = max((s.seconds or 0.0 for series in attempt.series for s in series.steps), default=0.0)
-        limit = max(MIN_SILENCE_S, _STEP_TIMES * (progress.step_time_s or 0.0), _LONGEST_STEPS * longest)
-        limit += extra_limit_s
+    limit = (silence_limit_s(progress) if progress.last_step is not None else MIN_INIT_SILENCE_S) + extra_limit_s
     if progress.silence_s is not None:
-        measured = progress.last_step_time is not None
-        limit = limit if measured else max(limit, SETUP_ALLOWANCE_S)
+        measured = progress.silence_basis == "clock"
         return Stall(progress.silence_s, limit, phase, after, measured) if progress.silence_s > limit else None
     if progress.unaccounted_s is not None and progress.last_step is not None:
         gap = progress.unaccounted_s - SETUP_ALLOWANCE_S

@@ -54,6 +54,7 @@ class _Compiled:
         self._scale = dialect.seconds_scale
         names = self._pattern.groupindex
         self._groups = tuple(names.get(n, 0) for n in ("step", "seconds", "rate", "loss", "total"))
+        self._epoch_group = names.get("epoch", 0)
         self._misses = 0
         self._hits = 0
 
@@ -93,6 +94,11 @@ class _Compiled:
         self._misses += 1
         return self.is_foreign
 
+    def epoch(self, match: re.Match[bytes]) -> int | None:
+        """Epoch of a dialect whose step numbers start anew in every epoch; None for all others."""
+        text = match[self._epoch_group] if self._epoch_group else None
+        return int(text) if text is not None else None
+
     def values(self, match: re.Match[bytes]) -> Values | None:
         """Numbers of a match: absent ones are nan, an absent loss NO_LOSS, an absent total -1. None without a step."""
         step, seconds, rate, loss, total = (match[g] if g else None for g in self._groups)
@@ -110,6 +116,23 @@ class _Compiled:
             return None
 
 
+@dataclass(slots=True)
+class _EpochCount:
+    epoch: int | None = None
+    before: int = 0
+    interval: int = 1
+    last: int = 0
+
+    def continued(self, epoch: int, step: int) -> int:
+        """The step's number over all epochs seen so far."""
+        if self.epoch is not None and epoch > self.epoch:
+            self.before += self.last + self.interval
+        elif step > self.last:
+            self.interval = step - self.last
+        self.epoch, self.last = epoch, step
+        return self.before + step
+
+
 class StepFinder:
     """Finds step lines window by window; turns to sampling when there are many."""
 
@@ -119,6 +142,7 @@ class StepFinder:
         self._parsed = 0
         self._lowest: dict[int, int] = {}
         self._prefix_ranks: dict[bytes, int | None] = {}
+        self._epochs: dict[tuple[int, int | None], _EpochCount] = {}
 
     def find(self, data: bytearray, emit_to: int, present: frozenset[int], labels: LabelFormat) -> list[FoundStep]:
         """Step lines that begin in ``data[:emit_to]``, by offset. ``present``: dialects whose literal occurs."""
@@ -178,13 +202,23 @@ class StepFinder:
         line_start = data.rfind(b"\n", max(0, start - 4096), start) + 1
         prefix = bytes(data[max(line_start, start - _MAX_PREFIX_BYTES) : start])
         if prefix in self._prefix_ranks:
-            return FoundStep(start, dialect.index, self._prefix_ranks[prefix], None, values, full)
+            rank = self._prefix_ranks[prefix]
+            return FoundStep(start, dialect.index, rank, None, self._counted_up(dialect, match, rank, values), full)
         line = parse(prefix, labels)
         time = self._read_clock(line.text) if line.text else None
         if time is None and len(self._prefix_ranks) < 4096:
             # Without a clock the prefix is the same on every line of a rank.
             self._prefix_ranks[prefix] = line.rank
+        values = self._counted_up(dialect, match, line.rank, values)
         return FoundStep(start, dialect.index, line.rank, time, values, full)
+
+    def _counted_up(self, dialect: _Compiled, match: re.Match[bytes], rank: int | None, values: Values) -> Values:
+        """Batch numbers that start anew in every epoch, counted on over the epochs. The line's total is an epoch's."""
+        epoch = dialect.epoch(match)
+        if epoch is None:
+            return values
+        step = self._epochs.setdefault((dialect.index, rank), _EpochCount()).continued(epoch, values[0])
+        return (step, *values[1:4], -1)
 
 
 class StepCursor:

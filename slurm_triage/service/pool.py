@@ -18,7 +18,6 @@ from slurm_triage.errors import TriageError
 from slurm_triage.service import outcome, privilege
 from slurm_triage.service.child import Task
 
-#: A child whose time is up gets this long between being asked and being killed.
 _READ_BYTES = 1 << 16
 
 #: Exit statuses of a child that did not answer.
@@ -96,7 +95,7 @@ class Pool:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
                 signal.signal(number, signal.SIG_DFL)
             signal.set_wakeup_fd(-1)
-            _close_all_but(write)
+            close_all_but(write)
             privilege.limit(self._wall_s, self._memory_bytes)
             uid = task.job.uid
             if uid is None:
@@ -190,14 +189,13 @@ def _send(fd: int, data: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def _close_all_but(keep: int) -> None:
+def close_all_but(keep: int | None) -> None:
     """Locks, sockets and files of the worker are not the child's; standard streams lead nowhere."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
-    os.closerange(3, keep)
-    os.closerange(keep + 1, max(keep + 2, os.sysconf("SC_OPEN_MAX") if _few_files() else 65536))
-
-
-def _few_files() -> bool:
-    return 0 < os.sysconf("SC_OPEN_MAX") <= 65536
+    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 (names are all that is needed)
+        if number > 2 and number != keep:
+            # The listing's own descriptor is among them and closed already.
+            with contextlib.suppress(OSError):
+                os.close(number)

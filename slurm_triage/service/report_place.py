@@ -83,7 +83,7 @@ def umask_for(files: JobFiles) -> int:
     if files.primary is None:
         return 0o022
     try:
-        mode = os.stat(files.primary.path, follow_symlinks=False).st_mode
+        mode = Path(files.primary.path).lstat().st_mode
     except OSError:
         return 0o077
     return 0o022 | (0 if mode & stat.S_IRGRP else 0o070) | (0 if mode & stat.S_IROTH else 0o007)

@@ -1,4 +1,4 @@
-"""The spool: a directory into which anyone may be able to write. Files are read with suspicion and in bounded number."""
+"""The spool: a directory into which anyone may be able to write. Files are read with suspicion, in bounded number."""
 
 from __future__ import annotations
 

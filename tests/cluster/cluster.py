@@ -116,8 +116,8 @@ class Cluster:
         raise ClusterError(f"the cluster has no user {user}")
 
     def workdir(self, user: str, name: str) -> Path:
-        """A new directory of the user, as the cluster sees it."""
-        directory = self.home(user) / name
+        """A new directory of the user, as the cluster sees it. The name gets a suffix that makes it unique."""
+        directory = self.home(user) / f"{name}-{time.time_ns()}"
         outside = self.path(directory)
         outside.mkdir(parents=True)
         os.chown(outside, self.uid(user), self.uid(user))

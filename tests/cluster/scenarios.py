@@ -134,7 +134,7 @@ def start_all(cluster: Cluster, names: Sequence[str] | None = None, prolog_slurm
         if scenario.needs_memory_cgroup and cluster.memory_cgroup is None:
             started.skipped[scenario.name] = "this kernel has no version 1 memory cgroup that may be written"
             continue
-        directory = cluster.workdir(scenario.user, f"{scenario.name}-{time.time_ns()}")
+        directory = cluster.workdir(scenario.user, scenario.name)
         args = ["-J", scenario.name, *scenario.args]
         if scenario.node:
             args += ["-w", scenario.node]

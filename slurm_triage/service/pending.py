@@ -1,0 +1,141 @@
+"""A job that events speak of, and what to do about it now that accounting has answered. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from slurm_triage.model.job import Job
+from slurm_triage.service.child import AFTER_S, BEFORE_S
+from slurm_triage.service.done import Done
+from slurm_triage.service.outcome import minimal_record
+from slurm_triage.service.spool import Arrived
+from slurm_triage.service.spool_event import KernelMessage
+from slurm_triage.settings import Settings
+from slurm_triage.slurm import hook_env
+from slurm_triage.slurm.retry import Backoff
+
+#: An event's time comes from another host's clock.
+CLOCK_SLACK_S = 5.0
+#: A job that accounting has never heard of: slurmctld sends new jobs within seconds, after an outage within a minute.
+UNKNOWN_WAIT_S = 180.0
+
+#: Hooks whose environment has the job's output file (or leaves it out because it is the default).
+_WITH_STDOUT = frozenset({"epilog", "epilog-slurmctld", "jobcomp"})
+
+#: After the first seconds a record that is still not complete is somebody's problem elsewhere.
+RETRY = Backoff(first_s=0.5, longest_s=60.0)
+
+
+@dataclass(slots=True)
+class Pending:
+    """All events of one raw job id that wait. Times are monotonic seconds, except those in events."""
+
+    job_id: str
+    first: float
+    next_try: float
+    arrived: list[Arrived] = field(default_factory=list)
+    tries: int = 0
+    busy: set[str] = field(default_factory=set)
+    """Keys of attempts whose reports are being made."""
+    settles: set[str] = field(default_factory=set)
+    """Names of spool files that are dealt with once ``busy`` is empty."""
+    record: Job | None = None
+    """Accounting's record, if the reconciler brought it along."""
+    kernel_used: bool = False
+
+    def kernel(self) -> dict[str, tuple[KernelMessage, ...]]:
+        """Messages of the nodes' kernels, by host, from files that a node's root wrote."""
+        found: dict[str, tuple[KernelMessage, ...]] = {}
+        for arrived in self.arrived:
+            if arrived.trusted and arrived.event.kernel:
+                found[arrived.event.host] = (*found.get(arrived.event.host, ()), *arrived.event.kernel)
+        return found
+
+    def wishes(self) -> set[str | None]:
+        return {arrived.event.wish for arrived in self.arrived}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One attempt to report on. ``log_is_its_own``: no later run has begun to write the same log."""
+
+    job: Job
+    key: str
+    log_is_its_own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``settled``: once the reports are made, the events are dealt with. ``why``: for the worker's log."""
+
+    reports: tuple[Report, ...] = ()
+    settled: bool = False
+    why: str = ""
+
+
+def decide(pending: Pending, job: Job | None, done: Done, settings: Settings, now: float) -> Decision:
+    """What the answer of accounting means for the pending events. ``now``: monotonic seconds."""
+    waited = now - pending.first
+    if job is None:
+        if waited > UNKNOWN_WAIT_S:
+            return Decision(settled=True, why="accounting does not know the job")
+        return Decision(why="accounting does not know the job yet")
+    attempts = (*job.earlier, job)
+    meant = _meant(attempts, pending.arrived)
+    last_meant = max(meant)
+    complete = attempts[last_meant].final
+    give_up = waited > settings.give_up_s
+    enough = waited > settings.final_wait_s
+    reports = []
+    for index, attempt in enumerate(attempts[: last_meant + 1]):
+        own = index + 1 == len(attempts) or attempts[index + 1].start is None
+        alone = replace(attempt, earlier=attempts[:index])
+        refined = refine(alone, pending.arrived) if index == len(attempts) - 1 else alone
+        key = minimal_record(refined, now=0.0).key
+        if key in pending.busy or not attempt.is_terminal:
+            continue
+        if attempt.final:
+            wanted = not done.is_final(key) or (index in meant and _has_news(pending, attempt))
+        else:
+            wanted = enough and not done.is_reported(key)
+        if wanted:
+            reports.append(Report(refined, key, own))
+    why = "" if complete else f"accounting's record is not complete (state {attempts[last_meant].state})"
+    return Decision(tuple(reports), complete or give_up, why)
+
+
+def refine(job: Job, arrived: Iterable[Arrived]) -> Job:
+    """The job with what only a hook knows (true exit code, output file), from hooks that can be believed."""
+    for item in arrived:
+        if item.trusted and item.event.kind in _WITH_STDOUT:
+            job = hook_env.refine(job, item.event.env)
+    return job
+
+
+def _meant(attempts: tuple[Job, ...], arrived: list[Arrived]) -> set[int]:
+    """Indexes of the attempts whose end the events report: the last one that had started at the event's time."""
+    if not arrived:
+        return {len(attempts) - 1}
+    found = set()
+    for item in arrived:
+        started = [
+            index
+            for index, attempt in enumerate(attempts)
+            if (attempt.start is not None and attempt.start <= item.event.time + CLOCK_SLACK_S)
+            or (attempt.start is None and attempt.is_terminal)
+        ]
+        found.add(started[-1] if started else 0)
+    return found
+
+
+def _has_news(pending: Pending, attempt: Job) -> bool:
+    """True if a node's kernel said something during the attempt that no report has seen yet."""
+    if pending.kernel_used or attempt.start is None:
+        return False
+    since, until = attempt.start - BEFORE_S, (attempt.end or float("inf")) + AFTER_S
+    return any(
+        message.time is not None and since <= message.time <= until
+        for messages in pending.kernel().values()
+        for message in messages
+    )
