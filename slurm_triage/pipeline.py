@@ -23,6 +23,7 @@ from slurm_triage.progress.cost import cost
 from slurm_triage.progress.project import project
 from slurm_triage.progress.throughput import throughput
 from slurm_triage.report.fill_next_steps import with_next_steps
+from slurm_triage.resubmit.rebuild import with_command
 from slurm_triage.rules.load import load_rules
 from slurm_triage.rules.matcher import Matcher
 from slurm_triage.telemetry.node_snapshots import with_node_snapshots
@@ -92,6 +93,9 @@ def report_of(job: Job, files: JobFiles, facts: LogFacts, engine: Engine, now: f
         log_path=files.primary.path if files.primary is not None else files.job_dir or "",
         now=now,
     )
+    pin = diagnosis.primary is not None and diagnosis.primary.cls == "hang"
+    resubmit = with_command(diagnosis.resubmit, job, attempt, files, nodes, pin=pin)
+    report = replace(report, diagnosis=replace(diagnosis, resubmit=resubmit))
     return replace(report, diagnosis=with_next_steps(report, engine.ruleset))
 
 

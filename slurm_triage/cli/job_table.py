@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from slurm_triage.cli.text_table import colour_wanted, printable
 from slurm_triage.errors import UsageError
@@ -16,8 +15,7 @@ _COLOURS = {"failed": "31", "hanging": "33", "unknown": "35", "cancelled": "90",
 _NARROWEST = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """``width``: asked for by the user (``%20``), else None. ``shrinks``: may be cut to fit a terminal."""
 
     name: str
@@ -26,8 +24,7 @@ class Column:
     width: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(NamedTuple):
     parsable: bool = False
     header: bool = True
     delimiter: str = "|"

@@ -15,7 +15,6 @@ from slurm_triage.cli.source import add_ledger, add_style, clusters, roots, styl
 from slurm_triage.ledger.query import Filter, by_job, matches, parse_nodes, parse_states, select
 from slurm_triage.ledger.read import ReadCounts
 from slurm_triage.ledger.record import LedgerRecord, to_dict
-from slurm_triage.ledger.when import parse_when
 from slurm_triage.model.nodelist import fold
 
 DEFAULT_FORMAT = "JobID,JobName,User,Partition,State,Status,Class,Node,Elapsed,GPUHours,Lost,End"
@@ -115,6 +114,8 @@ def run(args: argparse.Namespace) -> int:
 def _found(args: argparse.Namespace, counts: ReadCounts) -> Iterator[LedgerRecord]:
     now = time.time()
     since = args.starttime or (None if args.jobs else _SINCE)
+    if since or args.endtime:
+        from slurm_triage.ledger.when import parse_when
     wanted = Filter(
         users=words(args.user),
         since=parse_when(since, now) if since else None,

@@ -24,18 +24,19 @@ from slurm_triage.ledger.frame import MARK, Damage, Frame, frames, parse_at
 from slurm_triage.ledger.segment import Segment, segments
 
 _MAGIC = b"STIDX\x00\x00\x01"
-_HEAD = struct.Struct("<8sQIIQQIIddII")
+_HEAD = struct.Struct("<8s32sQIIQQIIdd")
 _CRC = struct.Struct("<I")
 _ENTRY = struct.Struct("<QII")
 _NAME_BIT = 1 << 63
-_PROBE_BYTES = 256
 
 
 class Head(NamedTuple):
-    """``covered``: bytes of the segment that were indexed. ``low``, ``high``: range of the numeric job ids. ``names``:
-    how many entries are for ids that are no numbers. ``first_end``, ``last_end``: when jobs ended, epoch seconds."""
+    """``content``: the SHA-256 that the segment's seal names. ``covered``: bytes of the segment that were indexed.
+    ``low``, ``high``: range of the numeric job ids. ``names``: how many entries are for ids that are no numbers.
+    ``first_end``, ``last_end``: when jobs ended, epoch seconds."""
 
     magic: bytes
+    content: bytes
     covered: int
     entry_count: int
     entries_crc: int
@@ -45,8 +46,6 @@ class Head(NamedTuple):
     damaged: int
     first_end: float
     last_end: float
-    head_probe: int
-    tail_probe: int
 
 
 def index_path(segment: Path) -> Path:
@@ -63,6 +62,8 @@ def id_key(job_id: str) -> int:
 
 def build(segment: Segment) -> bytes:
     """The index of a sealed segment. Raises OSError."""
+    import hashlib  # look-ups need none of it
+
     data = segment.path.read_bytes()[: segment.limit]
     entries: list[tuple[int, int, int]] = []
     damaged = 0
@@ -83,6 +84,7 @@ def build(segment: Segment) -> bytes:
     numbers = [key for key, _, _ in entries if not key & _NAME_BIT]
     head = _HEAD.pack(
         _MAGIC,
+        hashlib.sha256(data).digest(),
         len(data),
         len(entries),
         crc32c(body),
@@ -92,8 +94,6 @@ def build(segment: Segment) -> bytes:
         damaged,
         first_end,
         last_end,
-        crc32c(data[:_PROBE_BYTES]),
-        crc32c(data[-_PROBE_BYTES:]),
     )
     return head + _CRC.pack(crc32c(head)) + body
 
@@ -105,7 +105,11 @@ def refresh(directory: Path, budget_s: float = float("inf")) -> int:
     if not os.access(directory, os.W_OK):
         return 0
     for segment in reversed(segments(directory)):
-        if segment.seal is None or (read_head(segment) is not None and _entries(segment) is not None):
+        if (
+            segment.seal is None
+            or segment.seal.sha256 is None
+            or (read_head(segment) is not None and _entries(segment) is not None)
+        ):
             continue
         if time.monotonic() > deadline:
             break
@@ -122,24 +126,19 @@ def refresh(directory: Path, budget_s: float = float("inf")) -> int:
 
 
 def read_head(segment: Segment) -> Head | None:
-    """The head of a segment's index if it is whole and was made for the bytes that are there now."""
-    if segment.seal is None:
+    """The head of a segment's index if it is whole and was made for the bytes that the seal names."""
+    if segment.seal is None or segment.seal.sha256 is None:
         return None
     try:
-        with index_path(segment.path).open("rb") as file:
+        with index_path(segment.path).open("rb", buffering=0) as file:
             raw = file.read(_HEAD.size + _CRC.size)
-        if len(raw) < _HEAD.size + _CRC.size or _CRC.unpack(raw[_HEAD.size :])[0] != crc32c(raw[: _HEAD.size]):
-            return None
-        head = Head(*_HEAD.unpack(raw[: _HEAD.size]))
-        if head.magic != _MAGIC or head.covered != segment.limit:
-            return None
-        with segment.path.open("rb") as file:
-            first = file.read(min(_PROBE_BYTES, head.covered))
-            file.seek(max(0, head.covered - _PROBE_BYTES))
-            last = file.read(min(_PROBE_BYTES, head.covered))
     except OSError:
         return None
-    return head if (crc32c(first), crc32c(last)) == (head.head_probe, head.tail_probe) else None
+    if len(raw) < _HEAD.size + _CRC.size or _CRC.unpack(raw[_HEAD.size :])[0] != crc32c(raw[: _HEAD.size]):
+        return None
+    head = Head(*_HEAD.unpack(raw[: _HEAD.size]))
+    fits = head.magic == _MAGIC and head.covered == segment.limit and head.content.hex() == segment.seal.sha256
+    return head if fits else None
 
 
 def _entries(segment: Segment) -> bytes | None:

@@ -6,7 +6,16 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from slurm_triage.settings import CONFIG, load_settings
+
 SITE_LEDGER = Path("/var/lib/slurm-triage/ledger")
+
+
+def site_ledger(environ: Mapping[str, str]) -> Path:
+    """Where the site's worker writes, as its configuration says."""
+    if not environ.get("SLURM_TRIAGE_CONFIG") and not CONFIG.exists():
+        return SITE_LEDGER
+    return load_settings(environ=environ).ledger
 
 
 def ledger_root(environ: Mapping[str, str] | None = None, uid: int | None = None) -> Path:
@@ -15,17 +24,18 @@ def ledger_root(environ: Mapping[str, str] | None = None, uid: int | None = None
     if env.get("SLURM_TRIAGE_LEDGER"):
         return Path(env["SLURM_TRIAGE_LEDGER"])
     if (os.geteuid() if uid is None else uid) == 0:
-        return SITE_LEDGER
+        return site_ledger(env)
     state = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME") or "~").expanduser() / ".local" / "state")
     return Path(state) / "slurm-triage" / "ledger"
 
 
 def ledgers_to_read(
-    environ: Mapping[str, str] | None = None, uid: int | None = None, site: Path = SITE_LEDGER
+    environ: Mapping[str, str] | None = None, uid: int | None = None, site: Path | None = None
 ) -> tuple[Path, ...]:
     """The directories to look in: the one of ``$SLURM_TRIAGE_LEDGER`` alone; else the site's, where it may be read,
     and the personal one. Directories that do not exist are left out."""
     env = os.environ if environ is None else environ
     own = ledger_root(env, uid)
+    site = site or site_ledger(env)
     candidates = (own,) if env.get("SLURM_TRIAGE_LEDGER") or own == site else (site, own)
     return tuple(path for path in candidates if path.is_dir() and os.access(path, os.R_OK | os.X_OK))

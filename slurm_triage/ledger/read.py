@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -35,12 +35,11 @@ class ReadCounts:
         self.first_damage = self.first_damage or f"{segment.path}, byte {damage.start}"
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """The segments of some writers as they were at one moment; a reading does not see what is appended later."""
 
     parts: tuple[Segment, ...]
-    counts: ReadCounts = field(default_factory=ReadCounts)
+    counts: ReadCounts
 
 
 def snapshot(
@@ -59,7 +58,7 @@ def snapshot(
                 found.extend(segment for segment in segments(directory) if wanted(segment))
             except OSError as error:
                 raise LedgerError(f"cannot read {directory} ({error.strerror}); check its mode") from error
-    return Snapshot(tuple(found))
+    return Snapshot(tuple(found), ReadCounts())
 
 
 def load(segment: Segment, counts: ReadCounts) -> bytes:

@@ -15,7 +15,7 @@ from slurm_triage.errors import LedgerError
 from slurm_triage.ledger import index
 from slurm_triage.ledger.files import Files, put
 from slurm_triage.ledger.frame import Frame, encode, frames
-from slurm_triage.ledger.read import Snapshot, superseded
+from slurm_triage.ledger.read import ReadCounts, Snapshot, superseded
 from slurm_triage.ledger.record import LedgerRecord, from_dict
 from slurm_triage.ledger.segment import read_line, seal_path, segments
 
@@ -118,7 +118,7 @@ def retire(directory: Path, before: float, files: Files | None = None) -> list[s
     try:
         parts = segments(directory)
         _remove_leftovers(layer, directory, {segment.name for segment in parts})
-        old = superseded(Snapshot(parts))
+        old = superseded(Snapshot(parts, ReadCounts()))
         for part, segment in enumerate(parts):
             if segment.seal is None or segment is parts[-1]:
                 break

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -19,8 +19,7 @@ QUARANTINE = "quarantine"
 _NAME = re.compile(r"^(\d{6})-(\d{6,})\.jsonl$")
 
 
-@dataclass(frozen=True, slots=True)
-class Seal:
+class Seal(NamedTuple):
     """What a segment held when it was closed for good. Bytes behind ``size_bytes`` do not belong to the ledger: a
     writer that had already been replaced wrote them and never acknowledged them.
 
@@ -104,8 +103,8 @@ def read_seal(path: Path) -> tuple[Seal | None, bool]:
     if frame is None:
         return None, True
     value: Mapping[str, Any] = orjson.loads(frame.payload)
-    return Seal(**{name: value[name] for name in Seal.__dataclass_fields__}), False
+    return Seal(**{name: value[name] for name in Seal._fields}), False
 
 
 def encode_seal(segment: Path, seal: Seal) -> bytes:
-    return encode("seal", seal.last_seq, segment.name, 0, orjson.dumps(seal))
+    return encode("seal", seal.last_seq, segment.name, 0, orjson.dumps(seal._asdict()))

@@ -21,6 +21,8 @@ FULL_PARSE_LINES = 20_000
 _MAX_PREFIX_BYTES = 400
 #: Literals looked at from the end of a window to find each rank's last step: several times the ranks of large jobs.
 _MAX_LAST_LOOKS = 8_192
+#: Step lines after which the log's dialects are taken as known.
+_SETTLED_LINES = 5_000
 #: Lines with a dialect's literal that do not match before the dialect is given up for this file.
 _MAX_MISSES = 2_000
 _NAN = float("nan")
@@ -57,6 +59,10 @@ class _Compiled:
         self._epoch_group = names.get("epoch", 0)
         self._misses = 0
         self._hits = 0
+
+    @property
+    def has_hits(self) -> bool:
+        return self._hits > 0
 
     @property
     def is_foreign(self) -> bool:
@@ -149,7 +155,8 @@ class StepFinder:
         found: list[FoundStep] = []
         for index in sorted(present):
             dialect = self._dialects[index]
-            if dialect.is_foreign:
+            if dialect.is_foreign or (self._parsed >= _SETTLED_LINES and not dialect.has_hits):
+                # One framework per run: once its lines are known, others' words are looked at no more.
                 continue
             if self._parsed >= FULL_PARSE_LINES and index in self._lowest and labels.width is not None:
                 found.extend(self._sampled(dialect, data, emit_to, labels))

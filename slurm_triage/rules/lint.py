@@ -32,7 +32,7 @@ STEP_EVENT = "@step"
 
 #: What titles and notes may mention without ``extract``: facts that every match carries.
 _ALWAYS_KNOWN = frozenset({"rank", "node", "step", "count"})
-_DIALECT_GROUPS = frozenset({"step", "seconds", "rate", "loss", "total", "time"})
+_DIALECT_GROUPS = frozenset({"step", "seconds", "rate", "loss", "total", "epoch"})
 #: Step lines of a run that has gone wrong: not what fills a log.
 _SICK = re.compile(r"\b(nan|inf)\b", re.IGNORECASE)
 #: Python's ``re`` skips ahead at memory speed only to a literal at the start of an expression. Two bytes are enough:

@@ -13,14 +13,14 @@ from typing import Any
 
 from slurm_triage.errors import NotFoundError, TriageError
 from slurm_triage.ledger.record import record_from_report, to_dict
-from slurm_triage.locate import locate
 from slurm_triage.model.files import JobFiles
 from slurm_triage.model.job import Job
 from slurm_triage.pipeline import Engine, triage
 from slurm_triage.report.to_json import report_document
-from slurm_triage.report.write import write_files, write_report
 from slurm_triage.report.wording import chat_line
+from slurm_triage.report.write import write_files, write_report
 from slurm_triage.service import outcome
+from slurm_triage.service.job_files import files_of
 from slurm_triage.service.report_place import Place, find_place, umask_for
 from slurm_triage.service.spool_event import KernelMessage
 from slurm_triage.slurm.accounting import display_id
@@ -41,6 +41,8 @@ class Task:
     job: Job
     kernel: Mapping[str, tuple[KernelMessage, ...]]
     report_dir: str = ""
+    log_is_its_own: bool = True
+    """False: a later run of the job writes the same log already, so it tells nothing reliable about this one."""
 
 
 def report_on(task: Task, engine: Engine) -> bytes:
@@ -62,6 +64,9 @@ def report_on(task: Task, engine: Engine) -> bytes:
             problem = str(error)
     report_path = next((path for path in written if path.endswith(".json")), None)
     record = to_dict(record_from_report(report, report_path))
+    if place is not None and place.stem is None:
+        # It may have been made only now.
+        record["job_dir"] = place.directory
     return outcome.encode(_own_part(record), chat_line(document), problem)
 
 
@@ -73,7 +78,10 @@ def _own_part(record: Mapping[str, Any]) -> dict[str, Any]:
 def find(task: Task) -> tuple[JobFiles, Place | None, str | None]:
     """Files, place for the report, and why there is no place. What the kernels said is put in place for reading."""
     job = task.job
-    files = _locate(job)
+    if not task.log_is_its_own:
+        later = f"a later run of job {display_id(job)} has the log now, so this run is told from accounting alone"
+        return JobFiles(job_id=job.job_id, problem=later), None, None
+    files = files_of(job)
     os.umask(umask_for(files))
     try:
         place = find_place(job, files, task.report_dir)
@@ -88,22 +96,9 @@ def find(task: Task) -> tuple[JobFiles, Place | None, str | None]:
         snapshots = _write_snapshots(task, place)
     except OSError as error:
         return files, place, f"the kernel's messages could not be stored ({error.strerror})"
-    known = dict.fromkeys((*files.node_snapshots, *snapshots))
+    before = sorted(map(str, place.snapshots.glob("node-*.txt")))[:_MAX_SWEPT]
+    known = dict.fromkeys((*files.node_snapshots, *before, *snapshots))
     return replace(files, node_snapshots=tuple(known)), place, None
-
-
-def _locate(job: Job) -> JobFiles:
-    """By the output file that accounting names, if it is there and the owner's; else by id around the working
-    directory. Never raises for a job without a log: that is what the report is about."""
-    if job.stdout is not None:
-        with contextlib.suppress(OSError, TriageError):
-            found = os.lstat(job.stdout)
-            if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
-                return locate(job.stdout, job=job)
-    try:
-        return locate(display_id(job) or "", job=job)
-    except NotFoundError as error:
-        return JobFiles(job_id=job.job_id, problem=str(error))
 
 
 def _write_snapshots(task: Task, place: Place) -> tuple[str, ...]:

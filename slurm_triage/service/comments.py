@@ -1,4 +1,4 @@
-"""Verdicts for AdminComment, written by a process of their own: sacctmgr takes 0.1 s and more, reports must not wait."""
+"""Verdicts for AdminComment, written by a process of their own: sacctmgr takes 0.1 s, reports must not wait for it."""
 
 from __future__ import annotations
 

@@ -49,9 +49,8 @@ class Reconciler:
         if self.every_s <= 0 or self._until is not None or now < self.next_ask:
             return None
         until = min(now - LAG_S, self.mark + MAX_WINDOW_S)
+        # After a long outage the next window follows at once.
         self.next_ask = now + self.every_s if until >= now - LAG_S else now
-        if self.next_ask > now and self.mark == 0.0:
-            return None
         return self.mark - OVERLAP_S, until
 
     def begin(self, until: float, job_ids: set[str]) -> None:

@@ -116,14 +116,24 @@ def _job(row: Row, steps: list[Row], source: AccountingSource) -> Job:
         admin_comment=fields.text(row.get("admincomment")),
         steps=job_steps,
         source=source,
-        final=state in TERMINAL_STATES and end is not None and all(step.end is not None for step in job_steps),
         cancelled_by_uid=cancelled_by,
     )
+    job = replace(job, final=_is_final(job))
     # sacct stores what the user wrote; pyslurm has expanded it.
     path = expand.absolute if source == "pyslurm" else expand.path
     return replace(
         job, stdout=path(fields.text(row.get("stdout")), job), stderr=path(fields.text(row.get("stderr")), job)
     )
+
+
+def _is_final(job: Job) -> bool:
+    """True when nothing more will change in the record.
+
+    Steps may outlive the job's own end (processes that ignore SIGTERM), and 22.05 writes the working directory and the
+    submit line up to five seconds after the end of a short job.
+    """
+    steps_ended = all(step.end is not None for step in job.steps)
+    return job.is_terminal and job.end is not None and steps_ended and job.work_dir is not None
 
 
 def _ids(job_id: str) -> tuple[str | None, str | None, str | None]:

@@ -50,26 +50,30 @@ def rows(count: int) -> Iterator[LedgerRecord]:
 
 def appends(root: Path, count: int) -> float:
     """Records a second, each group of 1 000 synced before it is acknowledged."""
-    source = rows(count)
-    began = time.perf_counter()
+    source, spent = rows(count), 0.0
     with open_writer(root, "alpha") as writer:
         while batch := list(islice(source, GROUP)):
+            # Making the records up is not the ledger's work; encoding them is.
+            began = time.perf_counter()
             writer.append(batch)
-    return count / (time.perf_counter() - began)
+            spent += time.perf_counter() - began
+    return count / spent
 
 
 def one_sync_each(path: Path, seconds: float = 2.0) -> float:
     """The same lines, one fdatasync per record."""
     fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
-    done, began = 0, time.perf_counter()
+    done, spent = 0, 0.0
     for one in rows(10**9):
+        began = time.perf_counter()
         os.write(fd, encode("rec", done, one.key, one.revision, to_json(one)))
         os.fdatasync(fd)
+        spent += time.perf_counter() - began
         done += 1
-        if time.perf_counter() - began > seconds:
+        if spent > seconds:
             break
     os.close(fd)
-    return done / (time.perf_counter() - began)
+    return done / spent
 
 
 def sqlite_copy(path: Path, count: int) -> float:

@@ -424,10 +424,12 @@ class Cluster:
 
         def done() -> bool:
             states.clear()
-            rows = self.sacct("-nPXD", "-j", ",".join(job_ids), "-o", "jobidraw,jobid,state,end").splitlines()
+            rows = self.sacct("-nPXD", "-j", ",".join(job_ids), "-o", "jobidraw,jobid,state,end,workdir").splitlines()
             last: dict[str, list[str]] = {}
             for row in rows:
-                raw, job_id, state, end = row.split("|")
+                raw, job_id, state, end, work_dir = row.split("|", 4)
+                if not work_dir:  # 22.05 writes it up to five seconds after the end
+                    return False
                 last[raw] = last[job_id] = [state, end]
                 array = job_id.partition("_")[0]
                 if array != job_id and array in job_ids and raw != array:

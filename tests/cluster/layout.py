@@ -15,7 +15,12 @@ STATE = Path(os.environ.get("SLURM_TRIAGE_TEST_DIR", "/srv/slurm-triage-tests"))
 CHECKOUT = Path(__file__).resolve().parents[2]
 CLUSTER_NAME = "triage"
 ACCOUNT = "test"
-USERS = {"alice": 2001, "bob": 2002}
+USERS = {
+    name: int(uid)
+    for name, _, uid in (
+        entry.partition(":") for entry in os.environ.get("SLURM_TRIAGE_TEST_USERS", "alice:2001,bob:2002").split(",")
+    )
+}
 USER_COMMENT = "slurm-triage test user"
 NODES = ("node01", "node02", "node03", "node04", "node05")
 

@@ -82,7 +82,7 @@ def _record(job: OrdinaryJob, python: str) -> bool:
             print(f"{job.name}: not done within {_TIME_LIMIT_S} s, refused")
             return False
         elapsed_s = time.monotonic() - begin
-        text = scrub(done.stdout, _shown(python, work, home))
+        text = scrub(done.stdout, {job.script: "/var/spool/slurmd/job04711/slurm_script", **_shown(python, work, home)})
     if done.returncode != 0:
         print(f"{job.name}: exit status {done.returncode}, refused:\n{text[-2000:].decode(errors='replace')}")
         return False
@@ -129,7 +129,6 @@ def _shown(python: str, work: Path, home: Path) -> Mapping[str | Path, str]:
         prefix: "/opt/env",
         PROGRAMS: "/home/user/programs",
         HERE.parent.parent: "/home/user/project",
-        Path.home(): "/home/user",
     }
 
 

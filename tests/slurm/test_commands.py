@@ -40,7 +40,7 @@ case $1 in
     --version) echo 'slurm-wlm 22.05.8'; exit ;;
     --helpformat) echo 'JobID JobIDRaw State Start End UID NodeList Submit'; exit ;;
 esac
-echo "$@" >> "$(dirname "$0")/asked"
+printf '%s\\n' "$*" >> "$(dirname "$0")/asked"
 d=${4#--delimiter=}
 printf '7%s7%s0%sCOMPLETED%s5%s10%s20%sn1%s\\n' "$d" "$d" "$d" "$d" "$d" "$d" "$d" "$d"
 """
@@ -63,7 +63,7 @@ def test_two_queries_do_not_share_a_delimiter(make: MakeCommand, tmp_path: Path)
     source = SacctAccounting()
     source.jobs(["7"])
     source.jobs(["7"])
-    first, second = (line.split()[3] for line in (tmp_path / "asked").read_text().strip().split("\n"))
+    first, second = (line.split(" ")[3] for line in (tmp_path / "asked").read_text().strip().split("\n"))
     assert first != second
 
 

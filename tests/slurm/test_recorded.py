@@ -231,7 +231,7 @@ def test_a_job_name_cannot_look_like_another_jobs_row() -> None:
 def row() -> Callable[..., dict[str, str]]:
     def make(**values: str) -> dict[str, str]:
         base = {"jobid": "7", "jobidraw": "7", "uid": "2001", "state": "COMPLETED", "exitcode": "0:0"}
-        return {**base, "submit": "100", "start": "110", "end": "120", "nodelist": "n1", **values}
+        return {**base, "submit": "100", "start": "110", "end": "120", "nodelist": "n1", "workdir": "/w", **values}
 
     return make
 
@@ -254,6 +254,7 @@ def test_an_old_job_with_the_same_id_is_not_an_earlier_run(row: Callable[..., di
         ({"state": "CANCELLED by 2001"}, {"state": "RUNNING", "end": "Unknown"}),
         ({"state": "COMPLETING"}, {}),
         ({"state": "FAILED", "end": "Unknown"}, {}),
+        ({"workdir": ""}, {}),
     ],
 )
 def test_unfinished_records_are_not_final(

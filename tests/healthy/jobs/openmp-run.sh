@@ -12,4 +12,4 @@ int main(void) {
 C
 gcc -O2 -fopenmp -o omp omp.c
 OMP_DISPLAY_ENV=true OMP_NUM_THREADS=2 ./omp
-GOMP_CPU_AFFINITY=0-500 OMP_NUM_THREADS=4 ./omp
+GOMP_CPU_AFFINITY=0 OMP_NUM_THREADS=4 ./omp

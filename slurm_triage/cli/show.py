@@ -1,0 +1,216 @@
+"""The report of jobs by id: as the worker left it, or made now through accounting and the job's files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from slurm_triage.errors import AccountingError, NotFoundError, TriageError, UsageError
+from slurm_triage.ledger.place import ledgers_to_read
+from slurm_triage.report.document import Document
+
+if TYPE_CHECKING:
+    from slurm_triage.ledger.record import LedgerRecord
+    from slurm_triage.model.job import Job
+    from slurm_triage.model.report import Report
+    from slurm_triage.pipeline import Engine
+
+#: Statuses that make ``--exit-code`` return 1.
+FAILURES = frozenset({"failed", "hanging", "cancelled", "unknown"})
+EXIT_FAILURE_FOUND = 1
+#: As report/write.py: more than this is no report of ours.
+_MAX_REPORT_BYTES = 256 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("jobs", nargs="*", metavar="JOB", help="7877, array 7878 or 7878_3, het part 29+1")
+    parser.add_argument("-j", "--jobs", dest="more", metavar="IDS", default="", help="the same, separated by commas")
+    parser.add_argument("--attempt", type=int, metavar="N", help="the N-th run of a requeued job (default: the last)")
+    parser.add_argument("-M", "--clusters", metavar="NAMES", default="", help="only these clusters")
+    parser.add_argument("--fresh", action="store_true", help="triage now, whatever is stored")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print triage.json")
+    output.add_argument("--markdown", action="store_true", help="print TRIAGE.md")
+    output.add_argument("--html", action="store_true", help="print a self-contained page")
+    parser.add_argument("--share", action="store_true", help="replace user, host names, addresses and paths")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if a failure was found")
+
+
+def run(args: argparse.Namespace) -> int:
+    wanted = [*args.jobs, *(job for job in args.more.split(",") if job)]
+    if not wanted:
+        raise UsageError("name a job: slurm-triage 7877")
+    if args.attempt is not None and args.attempt < 1:
+        raise UsageError("--attempt counts from 1")
+    clusters = tuple(name for name in args.clusters.split(",") if name and name != "all")
+    problems: list[TriageError] = []
+    shown = 0
+    failed = False
+    for job_id in wanted:
+        try:
+            for document in _documents(job_id, args, clusters):
+                if shown:
+                    sys.stdout.write("\n")
+                _print(document, args)
+                shown += 1
+                failed = failed or document["status"] in FAILURES
+        except TriageError as error:
+            problems.append(error)
+    for problem in problems[:-1]:
+        print(f"slurm-triage: {problem}", file=sys.stderr)
+    if problems:
+        raise problems[-1]
+    return EXIT_FAILURE_FOUND if failed and args.exit_code else 0
+
+
+def _documents(job_id: str, args: argparse.Namespace, clusters: Sequence[str]) -> list[Document]:
+    """Of one job, or of every part of an array or het job."""
+    records = [] if args.fresh else _records(job_id, clusters, args.attempt)
+    stored = [_stored(record) for record in records]
+    documents = [document for document in stored if document is not None]
+    if documents and len(documents) == len(stored):
+        return documents
+    try:
+        return _triage_now(job_id, args.attempt)
+    except TriageError as error:
+        if documents:
+            return documents
+        if records:
+            raise _unreadable(records[-1], error) from error
+        raise
+
+
+def _records(job_id: str, clusters: Sequence[str], attempt: int | None) -> list[LedgerRecord]:
+    """The ledger's: for each job its last run, or the one that was asked for."""
+    from slurm_triage.ledger.query import by_job
+
+    roots = ledgers_to_read()
+    if not roots:
+        return []
+    by_id: dict[tuple[str | None, str], list[LedgerRecord]] = {}
+    for record in by_job(roots, job_id, clusters):
+        by_id.setdefault((record.cluster, record.job_id), []).append(record)
+    chosen = []
+    for runs in by_id.values():
+        if attempt is None:
+            chosen.append(runs[-1])
+        else:
+            counted = [r for r in runs if r.restarts == attempt - 1] or runs[attempt - 1 : attempt]
+            chosen.extend(counted[-1:])
+    return chosen
+
+
+def _stored(record: LedgerRecord) -> Document | None:
+    """The report that the worker wrote, None if it is not there, incomplete, or about something else."""
+    if record.report_path is None or record.provisional:
+        return None
+    from slurm_triage.model.duration import parse_time
+    from slurm_triage.report.stored import StoredReportError, load_document
+
+    try:
+        document = load_document(_read(record.report_path), record.report_path)
+    except (OSError, StoredReportError):
+        return None
+    job = document["job"]
+    start = parse_time(job["start"]) if job["start"] else None
+    same_run = record.start is None or start is None or abs(start - record.start) < 2.0
+    return document if str(job["id"]) == record.job_id and same_run else None
+
+
+def _read(path: str) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_REPORT_BYTES:
+            raise OSError(0, "no report")
+        return file.read(_MAX_REPORT_BYTES)
+
+
+def _unreadable(record: LedgerRecord, error: TriageError) -> TriageError:
+    cls = f", {record.cls}" if record.cls else ""
+    place = f"; its report {record.report_path} cannot be read by you" if record.report_path else ""
+    return NotFoundError(
+        f"job {record.display_id} ({record.user}) was triaged as {record.status}{cls}{place}, and triaging it again "
+        f"did not work: {error}"
+    )
+
+
+def _triage_now(job_id: str, attempt: int | None) -> list[Document]:
+    """Raises NotFoundError for an unknown job, AccountingError when nothing is known because nobody can be asked."""
+    from slurm_triage.pipeline import Engine, triage_path
+    from slurm_triage.report.to_json import report_document
+
+    found: list[Job] = []
+    unreachable: AccountingError | None = None
+    try:
+        found = _ask(job_id, attempt)
+    except AccountingError as error:
+        unreachable = error
+    engine = Engine.load()
+    if not found:
+        try:
+            return [report_document(triage_path(job_id, engine=engine))]
+        except NotFoundError as error:
+            if unreachable is not None:
+                raise AccountingError(f"{error}; and accounting cannot be asked: {unreachable}") from error
+            raise
+    return [report_document(_triage(job, engine)) for job in found]
+
+
+def _ask(job_id: str, attempt: int | None) -> list[Job]:
+    from dataclasses import replace
+
+    from slurm_triage.settings import load_settings
+    from slurm_triage.slurm.accounting import select
+    from slurm_triage.slurm.choose import choose
+
+    settings = load_settings()
+    accounting = choose(settings.accounting, pyslurm_python=settings.pyslurm_python).accounting
+    try:
+        jobs = select(accounting.jobs([job_id]), job_id)
+    finally:
+        accounting.close()
+    if attempt is None:
+        return jobs
+    runs = []
+    for job in jobs:
+        attempts = (*job.earlier, job)
+        if attempt > len(attempts):
+            raise NotFoundError(f"job {job_id} had {len(attempts)} runs; choose --attempt 1 to {len(attempts)}")
+        runs.append(replace(attempts[attempt - 1], earlier=attempts[: attempt - 1]))
+    return runs
+
+
+def _triage(job: Job, engine: Engine) -> Report:
+    from slurm_triage.pipeline import triage
+    from slurm_triage.service.job_files import files_of
+
+    return triage(job, files_of(job), engine)
+
+
+def _print(document: Document, args: argparse.Namespace) -> None:
+    if args.json:
+        from slurm_triage.report.to_json import to_json
+
+        sys.stdout.buffer.write(to_json(document, share=args.share))
+    elif args.markdown:
+        from slurm_triage.report.markdown import to_markdown
+
+        sys.stdout.write(to_markdown(document, share=args.share))
+    elif args.html:
+        from slurm_triage.report.to_html import to_html
+
+        sys.stdout.write(to_html(document, share=args.share))
+    else:
+        from slurm_triage.report.terminal import to_terminal
+
+        color = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        width = shutil.get_terminal_size((100, 24)).columns
+        ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+        sys.stdout.write(to_terminal(document, width=width, color=color, share=args.share, ascii_only=ascii_only))
+    sys.stdout.flush()

@@ -1,0 +1,126 @@
+"""A worker from the site's settings: sources, places, election."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import os
+import pwd
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from slurm_triage.errors import AccountingError, UsageError
+from slurm_triage.ledger.append import open_writer
+from slurm_triage.ledger.frame import safe
+from slurm_triage.ledger.record import record_from_report
+from slurm_triage.model.files import JobFiles
+from slurm_triage.model.job import Job
+from slurm_triage.pipeline import Engine, triage
+from slurm_triage.report.markdown import to_markdown
+from slurm_triage.report.to_json import report_document
+from slurm_triage.service.child import Task, report_on
+from slurm_triage.service.comments import Comments
+from slurm_triage.service.done import Done
+from slurm_triage.service.lookup import Lookup
+from slurm_triage.service.pool import Pool
+from slurm_triage.service.reconcile import Reconciler
+from slurm_triage.service.spool import Spool
+from slurm_triage.service.worker import Worker
+from slurm_triage.settings import Settings
+from slurm_triage.slurm import command
+from slurm_triage.slurm.accounting import Accounting
+from slurm_triage.slurm.choose import choose
+
+log = logging.getLogger("slurm-triage")
+
+_CLUSTER = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
+
+
+def cluster_name(settings: Settings) -> str:
+    """Raises UsageError if neither the settings nor slurmctld tell."""
+    if settings.cluster is not None:
+        return settings.cluster
+    try:
+        match = _CLUSTER.search(command.run(["scontrol", "show", "config"], timeout_s=20.0))
+    except AccountingError as error:
+        raise UsageError(f"the cluster's name is not known ({error}); set cluster in config.toml") from error
+    if match is None:
+        raise UsageError("scontrol shows no ClusterName; set cluster in config.toml")
+    return match[1]
+
+
+def uids(names: Iterable[str]) -> frozenset[int]:
+    """Of the users that exist here; the worker's own uid is always among them."""
+    found = {os.geteuid()}
+    for name in names:
+        try:
+            found.add(pwd.getpwnam(name).pw_uid)
+        except KeyError:
+            log.debug("there is no user %s on this host", name)
+    return frozenset(found)
+
+
+def preload() -> Engine:
+    """Rules, modules and templates in memory before the first fork, and left alone by the garbage collector.
+
+    A rehearsal without a log loads what is otherwise imported late: every child would do that again, and a user may not
+    be able to read where the modules lie.
+    """
+    engine = Engine.load()
+    report = triage(Job(job_id="0", state="CANCELLED"), JobFiles(job_id="0", problem="rehearsal"), engine)
+    to_markdown(report_document(report))
+    record_from_report(report)
+    ctypes.CDLL(None)
+    gc.collect()
+    gc.freeze()
+    return engine
+
+
+@contextmanager
+def worker(settings: Settings, accounting: Accounting | None = None, engine: Engine | None = None) -> Iterator[Worker]:
+    """The elected worker. Raises LedgerError if another one is at work, TriageError if something is missing."""
+    cluster = cluster_name(settings)
+    spool = Spool(settings.spool, uids(settings.trusted_users))
+    spool.check()
+    source = accounting if accounting is not None else choose_source(settings)
+    root = os.geteuid() == 0
+    with open_writer(settings.ledger, cluster) as ledger:
+        reconciler = Reconciler(settings.state, settings.reconcile_s)
+        reconciler.load(time.time())
+        rules = engine if engine is not None else preload()
+
+        def work(task: Task) -> bytes:
+            return report_on(task, rules)
+
+        pool = Pool(
+            work,
+            size=settings.children,
+            wall_s=settings.child_wall_s,
+            memory_bytes=settings.child_memory_mib << 20,
+        )
+        try:
+            yield Worker(
+                settings=settings,
+                spool=spool,
+                lookup=Lookup(source, time.monotonic, time.time),
+                pool=pool,
+                ledger=ledger,
+                done=Done.from_ledger(settings.ledger, safe(cluster)),
+                reconciler=reconciler,
+                comments=Comments() if settings.admin_comment != "off" else None,
+                own_uid=None if root else os.geteuid(),
+            )
+        finally:
+            pool.stop()
+            source.close()
+
+
+def choose_source(settings: Settings) -> Accounting:
+    """Raises AccountingError or UsageError."""
+    choice = choose(settings.accounting, pyslurm_python=settings.pyslurm_python)
+    for sentence in choice.why:
+        log.info("%s", sentence)
+    return choice.accounting

@@ -1,0 +1,29 @@
+"""Starting a worker where none runs: by whoever finds that out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+
+def start_worker(config: str | None = None) -> int:
+    """Start a worker that ends itself when it is idle; returns its pid. If one is at work already, the new one finds
+    its lock held and goes away in silence.
+
+    It gets a session of its own and none of our descriptors, so it survives the hook or shell that started it.
+    """
+    argv = [sys.executable, "-m", "slurm_triage", "worker", "--on-demand"]
+    if config is not None:
+        argv += ["--config", config]
+    process = subprocess.Popen(
+        argv,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        close_fds=True,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    return process.pid

@@ -1,0 +1,99 @@
+"""Time of each hook next to an empty script, run by turns so that both meet the same machine.
+
+    python tests/bench/hooks.py [RUNS]
+
+Prints milliseconds more than the empty script (wall clock, as Slurm waits for it) and the CPU time of the hook. Ends
+with 1 if a hook's p99 is more than 20 ms above the empty script's.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+LIMIT_MS = 20.0
+
+#: What Slurm gives the hooks; the size of a usual environment.
+CONTROLLER_ENV = {
+    "SLURM_JOB_ID": "7877",
+    "SLURM_JOB_NAME": "JAX-llama2-70b-remat_policy_full",
+    "SLURM_JOB_USER": "alice",
+    "SLURM_JOB_UID": "2001",
+    "SLURM_JOB_GID": "2001",
+    "SLURM_JOB_PARTITION": "gpu",
+    "SLURM_JOB_NODELIST": "chi[2801-2816]",
+    "SLURM_JOB_WORK_DIR": "/home/alice/training",
+    "SLURM_JOB_STDOUT": "/home/alice/training/outputs/%j-%x.log",
+    "SLURM_JOB_EXIT_CODE": "256",
+    "SLURM_JOB_EXIT_CODE2": "1:0",
+    "SLURM_JOB_DERIVED_EC": "256",
+    "SLURM_JOB_RESTART_COUNT": "0",
+}
+JOBCOMP_ENV = {"JOBID": "7877", "JOBNAME": "JAX-llama2-70b", "JOBSTATE": "FAILED", "EXITCODE": "1:0", "UID": "2001"}
+CASES = {
+    "prolog-slurmctld": CONTROLLER_ENV,
+    "epilog-slurmctld": CONTROLLER_ENV,
+    "jobcomp": JOBCOMP_ENV,
+    "task-epilog": {**CONTROLLER_ENV, "SLURM_PROCID": "0"},
+    "50-slurm-triage": {**CONTROLLER_ENV, "SLURMD_NODENAME": "chi2801", "SLURM_SCRIPT_CONTEXT": "epilog_slurmd"},
+}
+
+
+def install(directory: Path) -> None:
+    for source in [*(CHECKOUT / "hooks").iterdir(), *(CHECKOUT / "epilog.d").iterdir()]:
+        if source.is_file():
+            text = source.read_text()
+            for old in ("/etc/slurm-triage", "/usr/libexec/slurm-triage"):
+                text = text.replace(old, str(directory))
+            (directory / source.name).write_text(text)
+            (directory / source.name).chmod(0o755)
+    (directory / "empty").write_text("#!/bin/sh\nexit 0\n")
+    (directory / "empty").chmod(0o755)
+    (directory / "hook.conf").write_text(f"spool={directory}/spool\n")
+    for name in ("new", "tmp"):
+        (directory / "spool" / name).mkdir(parents=True)
+
+
+def timed(path: Path, env: dict[str, str]) -> tuple[float, float]:
+    """(wall, CPU) milliseconds of one run."""
+    before, started = os.times(), time.perf_counter()
+    subprocess.run([path], env=env, check=True, stdin=subprocess.DEVNULL)
+    wall, after = time.perf_counter() - started, os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return wall * 1e3, cpu * 1e3
+
+
+def quantile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def main(runs: int) -> int:
+    status = 0
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        install(directory)
+        print(f"{'hook':20}{'median':>8}{'p99':>8}{'CPU':>8}   ms more than an empty script, {runs} runs")
+        for case, env in CASES.items():
+            empty, hook = [], []
+            for _ in range(runs):
+                empty.append(timed(directory / "empty", env))
+                hook.append(timed(directory / case, env))
+            wall = [[wall for wall, _ in rows] for rows in (empty, hook)]
+            median, p99 = (quantile(wall[1], share) - quantile(wall[0], share) for share in (0.5, 0.99))
+            cpu = sum(cpu for _, cpu in hook) / runs - sum(cpu for _, cpu in empty) / runs
+            print(f"{case:20}{median:8.1f}{p99:8.1f}{cpu:8.1f}")
+            status |= p99 > LIMIT_MS
+        written = len(list((directory / "spool/new").iterdir()))
+        if written != runs * len(CASES):
+            print(f"{written} events instead of {runs * len(CASES)}", file=sys.stderr)
+            status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 500))
