@@ -80,9 +80,12 @@ def from_words(words: Sequence[str], doubts: tuple[str, ...] = ()) -> Recorded |
 
 #: sbatch options with a value in a word of its own (single letters, and long names without "=").
 _VALUE_LETTERS = frozenset("aAbBcCdDeEFgGhiJkLmMnNoOpqQsStwWxX")
-_FLAGS = frozenset({"hold", "exclusive", "overcommit", "oversubscribe", "requeue", "no-requeue", "parsable", "test-only",
-                    "wait", "quiet", "verbose", "spread-job", "contiguous", "reboot", "use-min-nodes", "ignore-pbs",
-                    "overlap", "get-user-env"})  # fmt: skip
+_FLAGS = frozenset(
+    (
+        "hold exclusive overcommit oversubscribe requeue no-requeue parsable test-only wait quiet verbose spread-job "
+        "contiguous reboot use-min-nodes ignore-pbs overlap get-user-env"
+    ).split()
+)
 
 
 def _sbatch_option_count(words: Sequence[str]) -> int:

@@ -5,9 +5,19 @@ from __future__ import annotations
 import re
 
 _ANSI_C = re.compile(
-    r"\\(?:([abeEfnrtv\\'\"?])|([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8}))"
+    rb"\\(?:([abeEfnrtv\\'\"?])|([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8}))"
 )
-_SIMPLE = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_SIMPLE = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"e": b"\x1b",
+    b"E": b"\x1b",
+    b"f": b"\f",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"v": b"\v",
+}
 
 
 def split(line: str) -> list[str]:
@@ -74,16 +84,23 @@ def _ansi_c_quoted(line: str, i: int) -> tuple[str, int]:
         if line[i] == "\\":
             i += 2
         elif line[i] == "'":
-            return _ANSI_C.sub(_unescaped, line[start:i]), i + 1
+            return _ansi_c_text(line[start:i]), i + 1
         else:
             i += 1
     raise ValueError("no closing '")
 
 
-def _unescaped(match: re.Match[str]) -> str:
-    simple, octal, *codes = match.groups()
+def _ansi_c_text(text: str) -> str:
+    """Octal and hexadecimal escapes are bytes: bash writes a character that it cannot print as several of them."""
+    return _ANSI_C.sub(_unescaped, text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    simple, octal, hexadecimal, short, long = match.groups()
     if simple is not None:
         return _SIMPLE.get(simple, simple)
     if octal is not None:
-        return chr(int(octal, 8))
-    return chr(min(int(next(c for c in codes if c is not None), 16), 0x10FFFF))
+        return bytes([int(octal, 8) & 0xFF])
+    if hexadecimal is not None:
+        return bytes([int(hexadecimal, 16)])
+    return chr(min(int(short or long, 16), 0x10FFFF)).encode("utf-8", "surrogatepass")
