@@ -1,8 +1,8 @@
 """The new command: the recorded one with arguments replaced and node options merged.
 
 Facts it rests on (measured with sbatch 22.05): a repeated ``--exclude`` replaces the former one; ``-w`` and
-``--exclude`` that intersect are refused; fewer nodes in ``-w`` than ``-N`` asks for are refused. The launcher refuses job names of
-more than 243 bytes, and every argument becomes part of the name.
+``--exclude`` that intersect are refused, and so are fewer nodes in ``-w`` than ``-N`` asks for. The launcher refuses
+job names of more than 243 bytes, and every argument becomes part of the name.
 """
 
 from __future__ import annotations

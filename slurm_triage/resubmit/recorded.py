@@ -81,10 +81,26 @@ def from_words(words: Sequence[str], doubts: tuple[str, ...] = ()) -> Recorded |
 #: sbatch options with a value in a word of its own (single letters, and long names without "=").
 _VALUE_LETTERS = frozenset("aAbBcCdDeEFgGhiJkLmMnNoOpqQsStwWxX")
 _FLAGS = frozenset(
-    (
-        "hold exclusive overcommit oversubscribe requeue no-requeue parsable test-only wait quiet verbose spread-job "
-        "contiguous reboot use-min-nodes ignore-pbs overlap get-user-env"
-    ).split()
+    [
+        "hold",
+        "exclusive",
+        "overcommit",
+        "oversubscribe",
+        "requeue",
+        "no-requeue",
+        "parsable",
+        "test-only",
+        "wait",
+        "quiet",
+        "verbose",
+        "spread-job",
+        "contiguous",
+        "reboot",
+        "use-min-nodes",
+        "ignore-pbs",
+        "overlap",
+        "get-user-env",
+    ]
 )
 
 

@@ -1,6 +1,6 @@
 """Generates large job logs: 64 ranks, step lines, NCCL INFO, start-up chatter, rare failures. Reproducible by seed.
 
-    python tests/bench/make_log.py PATH SIZE_MB [--ranks N] [--seed N]
+python tests/bench/make_log.py PATH SIZE_MB [--ranks N] [--seed N]
 """
 
 from __future__ import annotations

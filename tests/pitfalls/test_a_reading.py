@@ -187,7 +187,9 @@ def test_two_attempts_in_one_file_are_kept_apart(triage_text: Triage) -> None:
 
 
 def test_progress_bar_with_a_fault_in_the_middle(triage_text: Triage) -> None:
-    bar = " 33%|###       | 3411/10300 [4:51:05<8:54:01, 26.24s/it]\r 33%|###  | 3412/10300 [4:51:31<8:54:01, 26.24s/it]"
+    bar = (
+        " 33%|###       | 3411/10300 [4:51:05<8:54:01, 26.24s/it]\r 33%|###  | 3412/10300 [4:51:31<8:54:01, 26.24s/it]"
+    )
     report = triage_text(bar + "Memory access fault by GPU node-3 (Agent handle: 0x5a) on address 0x7098. Reason: x.\n")
     assert report.diagnosis.primary is not None
     assert report.diagnosis.primary.cls == "gpu-fault"

@@ -82,7 +82,8 @@ def test_b6_exit_143_is_told_apart(triage_text: Triage, cause: str, cls: str) ->
 def test_b6_accounting_decides_first(triage_text: Triage, state: str, cls: str) -> None:
     text = header() + TRAIN_BEGIN + steps(range(5)) + CANCEL.format("") + STOPPED
     report = triage_text(
-        text + summary(143, "CANCELLED (scancel / SIGTERM)"), accounting={"job_id": "7", "state": state, "exit_code": "0:0"}
+        text + summary(143, "CANCELLED (scancel / SIGTERM)"),
+        accounting={"job_id": "7", "state": state, "exit_code": "0:0"},
     )
     assert primary(report) == cls
 
@@ -103,7 +104,9 @@ def test_b8_exit_130_of_a_local_job(triage_text: Triage) -> None:
 
 def test_b9_requeued_after_node_failure(triage_text: Triage) -> None:
     cause = " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"
-    text = header() + TRAIN_BEGIN + steps(range(5)) + CANCEL.format(cause) + summary(143, "CANCELLED (scancel / SIGTERM)")
+    text = (
+        header() + TRAIN_BEGIN + steps(range(5)) + CANCEL.format(cause) + summary(143, "CANCELLED (scancel / SIGTERM)")
+    )
     report = triage_text(text, accounting={"job_id": "7", "state": "PENDING", "reason": "BeginTime", "restarts": 1})
     assert primary(report) in {"node-fail", "requeued"}
     assert report.diagnosis.status != "running"

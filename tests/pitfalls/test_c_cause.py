@@ -38,7 +38,9 @@ def test_c3_empty_host(triage_text: Triage) -> None:
 
 def test_c4_a_harmless_warning_never_wins(triage_text: Triage) -> None:
     text = header() + TRAIN_BEGIN + "1: WARNING: No GPU devices detected (no /dev/kfd, no nvidia-smi)\n"
-    text += steps(range(5)) + "0: Traceback (most recent call last):\n0:   File \"x.py\", line 3, in f\n0: ValueError: bad\n"
+    text += (
+        steps(range(5)) + '0: Traceback (most recent call last):\n0:   File "x.py", line 3, in f\n0: ValueError: bad\n'
+    )
     report = triage_text(text + failed_rank(0, 1) + FAILED)
     assert primary(report) == "python-exception"
     assert report.diagnosis.primary is not None
@@ -89,7 +91,7 @@ def test_c7_errors_after_the_cancellation_are_teardown(triage_text: Triage) -> N
     after = (
         "0: Error response from daemon: cannot remove container x: could not kill container: tried to kill container, "
         "but did not receive an exit event\n"
-        "0: Traceback (most recent call last):\n0:   File \"x.py\", line 1, in f\n0: RuntimeError: interrupted\n"
+        '0: Traceback (most recent call last):\n0:   File "x.py", line 1, in f\n0: RuntimeError: interrupted\n'
     )
     text = header() + TRAIN_BEGIN + steps(range(5)) + CANCEL.format("") + after + STOPPED
     report = triage_text(text + summary(143, "CANCELLED (scancel / SIGTERM)"))
@@ -100,7 +102,7 @@ def test_c8_stage_timeout_kills_are_not_memory_kills(triage_text: Triage) -> Non
     text = (
         header() + "== Preflight BEGIN (timeout=900s) ==\n"
         "srun: error: chi2801: task 0: Killed\nsrun: error: chi2802: task 1: Killed\n"
-        "== Preflight TIMEOUT (905s/900s) ==\n  Hint: STAGE_TIMEOUTS=\"preflight:<seconds>\" to adjust.\n"
+        '== Preflight TIMEOUT (905s/900s) ==\n  Hint: STAGE_TIMEOUTS="preflight:<seconds>" to adjust.\n'
     )
     report = triage_text(text + summary(1, "Preflight TIMEOUT (905s/900s)"))
     assert primary(report) == "preflight-timeout"
@@ -155,7 +157,10 @@ def test_c10_init_phase(triage_text: Triage) -> None:
 
 def test_c10_true_death_of_the_accused(triage_text: Triage) -> None:
     text = header(args="steps=100") + TRAIN_BEGIN + steps(range(60), seconds=30)
-    text += "1: Traceback (most recent call last):\n1:   File \"x.py\", line 1, in f\n1: ValueError: bad batch\n" + heartbeat(0)
+    text += (
+        '1: Traceback (most recent call last):\n1:   File "x.py", line 1, in f\n1: ValueError: bad batch\n'
+        + heartbeat(0)
+    )
     report = triage_text(text + failed_rank(0, 134) + summary(1, "Training FAILED (exit=143)", wall="42m 0s"))
     assert primary(report) == "python-exception"
     assert report.diagnosis.primary is not None
@@ -164,7 +169,7 @@ def test_c10_true_death_of_the_accused(triage_text: Triage) -> None:
 
 def test_c11_one_rank_fails_while_another_finishes(triage_text: Triage) -> None:
     text = header() + TRAIN_BEGIN + steps(range(7))
-    text += "1: Traceback (most recent call last):\n1:   File \"x.py\", line 1, in f\n1: ValueError: bad batch\n"
+    text += '1: Traceback (most recent call last):\n1:   File "x.py", line 1, in f\n1: ValueError: bad batch\n'
     text += "".join(line for line in steps(range(7, 15)).splitlines(True) if line.startswith("0:"))
     report = triage_text(text + failed_rank(1, 1) + FAILED)
     assert (report.diagnosis.status, primary(report)) == ("failed", "python-exception")
@@ -195,7 +200,12 @@ def test_c13_started_save_proves_nothing(triage_text: Triage) -> None:
 
 
 def test_c14_exit_124_in_a_stage_without_limit(triage_text: Triage) -> None:
-    text = header() + TRAIN_BEGIN + steps(range(5)) + "0: NODE_EXIT host=chi2801 exit=124\n== Training TIMEOUT (12s/nones) ==\n"
+    text = (
+        header()
+        + TRAIN_BEGIN
+        + steps(range(5))
+        + "0: NODE_EXIT host=chi2801 exit=124\n== Training TIMEOUT (12s/nones) ==\n"
+    )
     report = triage_text(text + summary(1, "Training TIMEOUT (12s/nones)"))
     assert report.facts.last.stages[-1].limit_s is None
 
