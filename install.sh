@@ -325,8 +325,9 @@ install_units() {
 
 try_out() {
     [ "$dry" = no ] || return 0
-    # Compiles the rules into the cache that serves everybody; a job that nobody has makes no report.
-    SLURM_TRIAGE_CONFIG=$etc/config.toml $command rules lint >/dev/null || die "the installed program does not work: $command rules lint fails"
+    # A first triage, of one line: compiles the rules into the cache that serves everybody.
+    echo 'first light' | SLURM_TRIAGE_CONFIG=$etc/config.toml $command log - >/dev/null ||
+        die "the installed program does not work: $command log - fails"
     # The hook as Slurm's user: an event about no job, which is taken away again.
     env -i setpriv --reuid="$slurm_user" --clear-groups "$libexec/epilog-slurmctld"
     found=no

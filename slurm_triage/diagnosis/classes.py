@@ -43,6 +43,11 @@ LINGERING = frozenset(
     }
 )
 
+#: Failures that cost results although every step was done: the last checkpoint is missing, or the losses are worthless.
+LOST_RESULTS = frozenset(
+    {"checkpoint-fs-error", "checkpoint-error", "fs-error", "disk-quota", "permission-denied", "nan-loss"}
+)
+
 
 def level(cls: str) -> int:
     """0 specific cause, 1 generic death, 2 symptom, 3 stop from outside, 4 outcome."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slurm_triage.diagnosis.cause import ONLY_CONSEQUENCES
 from slurm_triage.diagnosis.classes import SYMPTOMS
 from slurm_triage.diagnosis.heartbeat import accused_tasks
 from slurm_triage.model.diagnosis import Finding
@@ -26,11 +27,13 @@ def culprit_rank(cause: Finding, found: Sequence[Finding], attempt: AttemptFacts
                 accused |= set(accused_tasks(finding))
     if len(accused) == 1:
         return accused.pop()
-    if cause.rank is None or cause.cls == _UNKNOWN:
+    # Who only reports a lost peer or a lost coordinator is a victim; the rank that printed nothing is the one.
+    messenger = cause.cls == _UNKNOWN or cause.why == ONLY_CONSEQUENCES
+    if cause.rank is None or messenger:
         silent = _never_complained(found, attempt)
         if silent is not None:
             return silent
-    return None if cause.cls == _UNKNOWN else cause.rank
+    return None if messenger else cause.rank
 
 
 def _never_complained(found: Sequence[Finding], attempt: AttemptFacts) -> int | None:

@@ -128,7 +128,8 @@ def _cause(
     soft = special.soft_success(evidence.attempt, evidence.progress, end, cause)
     if soft is not None:
         return soft, (soft, *(_demoted(f, "training was already complete") for f in result.findings))
-    if end.claims_success and end.reached_last_step is not False and not _decisive(cause):
+    settled = _decisive(cause) or special.fell_short(cause, evidence.progress)
+    if end.claims_success and end.reached_last_step is not False and not settled:
         remark = _remark(cause, evidence)
         others = tuple(_demoted(f, "the job completed all the same") for f in result.findings if f is not remark)
         return remark, (*((remark,) if remark is not None else ()), *others)
@@ -270,8 +271,8 @@ def _primary(
     rule = evidence.ruleset.by_id(cause.rule)
     same = sorted({f.rank for f in found if f.cls == cause.cls and f.role == "root" and f.rank is not None})
     rank = culprit.culprit_rank(cause, found, evidence.attempt)
-    if rank is not None and rank != cause.rank:
-        same = [rank]
+    if rank != cause.rank:
+        same = [rank] if rank is not None else []
     by_rule = rule.stage if rule is not None else None
     open_stages = [s.name for s in evidence.attempt.stages if s.result in {"failed", "timeout", "running"}]
     stage: str | None = open_stages[-1] if open_stages else by_rule

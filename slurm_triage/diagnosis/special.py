@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slurm_triage.diagnosis.cause import PRINT_LAG_STEPS
+from slurm_triage.diagnosis.classes import LOST_RESULTS, SYMPTOMS, level
 from slurm_triage.diagnosis.completion import End
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts, Match
@@ -18,9 +19,14 @@ def soft_success(attempt: AttemptFacts, progress: Progress, end: End, cause: Fin
     """Training reached its last step, only the end went wrong (the seed's three signatures).
 
     The failing rank itself must have got there (within the print lag): one rank at T-1 proves nothing about another.
+    Where nobody reports success or failure, a rank that died or lost its peer after the last step is the failure.
     """
     total = progress.total_steps
-    if total is None or end.claims_success is not False or not end.reached_last_step:
+    if total is None or end.claims_success or not end.reached_last_step:
+        return None
+    if cause is not None and cause.cls in LOST_RESULTS:
+        return None
+    if end.claims_success is None and (cause is None or level(cause.cls) == 0 or cause.cls == "hang"):
         return None
     last = total - 1
     if cause is not None:
@@ -56,6 +62,15 @@ def incomplete_success(progress: Progress, end: End, sigterm: bool) -> Finding |
     else:
         title = f"reported success at step {progress.last_step} although the last step is {wanted}"
     return Finding("incomplete-success", "root", "completion", title, step=progress.last_step)
+
+
+def fell_short(cause: Finding | None, progress: Progress) -> bool:
+    """The rank that shows the cause stopped before the last step. That others got there, and that all exited 0, does
+    not make up for it: a rank that leaves the training loop early exits 0 as well."""
+    if cause is None or cause.rank is None or cause.cls in SYMPTOMS or progress.total_steps is None:
+        return False
+    own = next((r.last for r in progress.ranks if r.rank == cause.rank), None)
+    return own is not None and own < progress.total_steps - 1 - PRINT_LAG_STEPS
 
 
 def nothing_left_to_do(progress: Progress, restores: tuple[Match, ...]) -> bool:

@@ -46,6 +46,10 @@ def find_stall(
     if progress.unaccounted_s is not None and progress.last_step is not None:
         gap = progress.unaccounted_s - SETUP_ALLOWANCE_S
         return Stall(gap, limit, phase, after, False) if gap > limit else None
+    if progress.last_step is None and progress.wall_s is not None and after in _IN_THE_LOOP:
+        # No clock tells when the loop was entered: the whole wall time, less what start-up is allowed to take.
+        gap = progress.wall_s - SETUP_ALLOWANCE_S
+        return Stall(gap, limit, phase, after, False) if gap > limit else None
     return None
 
 
@@ -73,3 +77,6 @@ _ACTIVITIES = {
     "barrier_passed": "the start of the training loop",
     "memstats": "the first step's compilation",
 }
+#: Seed: "zero completed step lines, but all tasks reached the BARRIER and then went silent" is a hang in the first
+#: collective.
+_IN_THE_LOOP = frozenset(_ACTIVITIES[kind] for kind in ("barrier", "barrier_passed", "memstats"))

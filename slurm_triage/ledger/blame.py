@@ -18,20 +18,28 @@ DIRECT = frozenset({FAILED_NODE, FAULT})
 def node_evidence(report: Report) -> tuple[tuple[str, str], ...]:
     """(node, kind) pairs, at most one per node, strongest kind kept.
 
-    failed-node: accounting names it as the node that went down. fault: the cause is a fault of the node or of its
-    link, and one node is named. died-first: a process there crashed by a signal and that is the cause; one such death
-    says little, several on one host do (the seed: repeated NODE_EXIT 134/139 on one host).
+    failed-node: accounting names it as the node that went down. fault: the diagnosis excludes it because of a fault
+    that it showed in this very job. died-first: the cause is a process that crashed there or died without a reason;
+    one such death says little, several on one host do (the seed: repeated NODE_EXIT 134/139 on one host). The node of
+    rank 0 gives no such evidence in a job of several nodes: rank 0 has duties that the others have not. Nor does a
+    node that only complains about the network: the complainer is not the culprit.
     """
-    if report.diagnosis.status == "completed":
+    diagnosis, primary = report.diagnosis, report.diagnosis.primary
+    if diagnosis.status == "completed":
         return ()
     found: dict[str, str] = {}
-    primary = report.diagnosis.primary
-    if primary is not None and primary.node:
-        crashed = any(e.host == primary.node and e.signal in CRASH_SIGNALS for e in report.diagnosis.exits)
-        if primary.domain in ("node", "fabric"):
-            found[primary.node] = FAULT
-        elif crashed or primary.domain == "unknown":
+    if primary is not None and primary.node and (primary.rank != 0 or len(report.nodes) < 2):
+        crashed = any(e.host == primary.node and e.signal in CRASH_SIGNALS for e in diagnosis.exits)
+        if crashed or primary.domain == "unknown":
             found[primary.node] = DIED_FIRST
+    shown = {_short(f.node) for f in diagnosis.findings if f.role == "root" and f.node}
+    shown |= {_short(f.match.captures["node"]) for f in diagnosis.findings if f.match and f.match.captures.get("node")}
+    # Asking for a finding of this job keeps advice that came from the ledger from feeding on itself.
+    found.update((s.node, FAULT) for s in diagnosis.suspects if s.exclude and _short(s.node) in shown)
     if report.job.failed_node:
         found[report.job.failed_node] = FAILED_NODE
     return tuple(sorted(found.items()))
+
+
+def _short(name: str) -> str:
+    return name.partition(".")[0]

@@ -44,9 +44,10 @@ def traceback_frames(block: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def fingerprint(diagnosis: Diagnosis, nodes: tuple[str, ...] = ()) -> str | None:
-    """16 hex digits over class, rule, normalised title and traceback frames; None for a job without a failure."""
+    """16 hex digits over class, rule, normalised title and traceback frames; None for a job without a failure:
+    being cancelled is none."""
     primary = diagnosis.primary
-    if primary is None:
+    if primary is None or primary.cls == "cancelled":
         return None
     cause = _cause(diagnosis)
     parts = [primary.cls, cause.rule if cause is not None else ""]

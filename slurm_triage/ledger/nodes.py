@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slurm_triage.ledger.blame import DIRECT
@@ -21,6 +21,9 @@ ADVICE_S = 7 * 86400.0
 #: A completed run of at least this length says that the node works. The seed allows 15-30 min for set-up and
 #: compilation; a job that did not get beyond that proves nothing.
 CLEAN_RUN_S = 1800.0
+#: Faults of hardware come with time in use; those that strike at once come with every start. Each job weighs its node
+#: hours plus this much.
+_START_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +100,58 @@ def benjamini_hochberg(p_values: Mapping[str, float]) -> dict[str, float]:
     return corrected
 
 
+def combined_tail(events: int, trials: int, chance: float, chances: Sequence[float]) -> float:
+    """Exact P(X + Y >= events) for X ~ Binomial(trials, chance) and Y the sum of independent events with ``chances``."""
+    exactly = [1.0]
+    for one in chances:
+        before = [*exactly, 0.0]
+        exactly = [p * (1 - one) + (before[k - 1] * one if k else 0.0) for k, p in enumerate(before)]
+    terms = (p * binomial_tail(events - k, trials, chance) for k, p in enumerate(exactly))
+    return min(1.0, math.fsum(terms))
+
+
+_Event = tuple[str | None, ...]
+
+
 @dataclass(slots=True)
 class _Seen:
+    """``faults``, ``deaths``: independent events of this node. ``possible``: deaths of any node in jobs that this one
+    took part in, with the chance that it hits this node."""
+
     jobs: int = 0
+    exposure_s: float = 0.0
     failures: list[Failure] = field(default_factory=list)
-    events: set[tuple[str | None, ...]] = field(default_factory=set)
+    faults: set[_Event] = field(default_factory=set)
+    deaths: set[_Event] = field(default_factory=set)
+    possible: dict[_Event, float] = field(default_factory=dict)
     last_clean: float | None = None
+
+    @property
+    def event_count(self) -> int:
+        return len(self.faults) + len(self.deaths)
+
+    @property
+    def chances(self) -> list[float]:
+        return list(self.possible.values())
 
 
 def node_stats(history: Iterable[LedgerRecord], now: float) -> list[NodeStats]:
     """One row per node that took part in a job of ``history``, worst first.
 
-    Given the cluster's total number of events, each falls on a node with the share of jobs it took part in if all
-    nodes are alike. So the count of one node is binomial, with nothing to estimate, and the p-value is exact.
+    What would be expected of a node if all were alike? Faults of nodes (``blame.DIRECT``) fall on it with its share of
+    the cluster's node hours. Of processes that died first, each falls on any node of its job alike; so a job on one
+    node says nothing, and a user whose program crashes often harms no node, wherever it runs. Both are conditional on
+    what happened, with nothing to estimate, so the p-value is exact.
     """
     seen: dict[str, _Seen] = {}
     for record in history:
         _look_at(record, seen)
     total_jobs = sum(s.jobs for s in seen.values())
-    total_events = sum(len(s.events) for s in seen.values())
+    total_events = sum(s.event_count for s in seen.values())
+    faults = sum(len(s.faults) for s in seen.values())
+    exposure_s = sum(s.exposure_s for s in seen.values())
     p_values = {
-        node: binomial_tail(len(s.events), total_events, s.jobs / total_jobs) if total_jobs else 1.0
-        for node, s in seen.items()
+        node: combined_tail(s.event_count, faults, s.exposure_s / exposure_s, s.chances) for node, s in seen.items()
     }
     q_values = benjamini_hochberg(p_values)
     rows = []
@@ -131,9 +164,9 @@ def node_stats(history: Iterable[LedgerRecord], now: float) -> list[NodeStats]:
                 node=node,
                 jobs=s.jobs,
                 failures=tuple(sorted(s.failures, key=lambda f: f.at)),
-                events=len(s.events),
-                rate=len(s.events) / s.jobs if s.jobs else 0.0,
-                cluster_rate=(total_events - len(s.events)) / others if others else 0.0,
+                events=s.event_count,
+                rate=s.event_count / s.jobs if s.jobs else 0.0,
+                cluster_rate=(total_events - s.event_count) / others if others else 0.0,
                 p_value=p_values[node],
                 q_value=q_values[node],
                 named=named,
@@ -147,17 +180,23 @@ def node_stats(history: Iterable[LedgerRecord], now: float) -> list[NodeStats]:
 
 def _look_at(record: LedgerRecord, seen: dict[str, _Seen]) -> None:
     at = record.ended or 0.0
-    names = record.node_names
-    for node in {*names, *record.culprits}:
-        seen.setdefault(node, _Seen()).jobs += 1
-    if record.status == "completed" and (record.elapsed_s or 0.0) >= CLEAN_RUN_S:
-        for node in names:
-            entry = seen[node]
+    names = {*record.node_names, *record.culprits}
+    # A job that keeps failing in one way on one set of nodes is one event.
+    event: _Event = (record.user, record.name, record.fingerprint, record.nodes)
+    deaths = sum(kind not in DIRECT for _, kind in record.node_evidence)
+    clean = record.status == "completed" and (record.elapsed_s or 0.0) >= CLEAN_RUN_S
+    for node in names:
+        entry = seen.setdefault(node, _Seen())
+        entry.jobs += 1
+        entry.exposure_s += _START_S + (record.elapsed_s or 0.0)
+        if deaths:
+            entry.possible[event] = min(1.0, deaths / len(names))
+        if clean:
             entry.last_clean = at if entry.last_clean is None else max(entry.last_clean, at)
-    for node, evidence in record.node_evidence:
+    for node, kind in record.node_evidence:
         entry = seen[node]
-        entry.failures.append(Failure(record.display_id, record.cls, evidence, at, record.user))
-        entry.events.add((record.user, record.name, record.fingerprint, record.nodes))
+        entry.failures.append(Failure(record.display_id, record.cls, kind, at, record.user))
+        (entry.faults if kind in DIRECT else entry.deaths).add(event)
 
 
 def _advice(node: str, seen: _Seen, named: bool, q_value: float, now: float) -> Advice | None:

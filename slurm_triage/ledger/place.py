@@ -38,4 +38,4 @@ def ledgers_to_read(
     own = ledger_root(env, uid)
     site = site or site_ledger(env)
     candidates = (own,) if env.get("SLURM_TRIAGE_LEDGER") or own == site else (site, own)
-    return tuple(path for path in candidates if path.is_dir() and os.access(path, os.R_OK | os.X_OK))
+    return tuple(path for path in candidates if os.access(path, os.R_OK | os.X_OK) and path.is_dir())

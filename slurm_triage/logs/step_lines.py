@@ -15,14 +15,14 @@ from slurm_triage.logs.line import LabelFormat, parse
 from slurm_triage.logs.steps import NO_LOSS, Values
 from slurm_triage.model.rule import StepDialect
 
-#: Lines parsed one by one before only the reference rank is followed: 40 ms, and more than 100 steps of 128 ranks.
-FULL_PARSE_LINES = 20_000
+#: Lines parsed one by one before only the reference rank is followed: 20 ms; a small job is read completely.
+FULL_PARSE_LINES = 5_000
 #: How far before the literal the rank's label may stand (absl and Ray prefixes lie between).
 _MAX_PREFIX_BYTES = 400
 #: Literals looked at from the end of a window to find each rank's last step: several times the ranks of large jobs.
 _MAX_LAST_LOOKS = 8_192
 #: Step lines after which the log's dialects are taken as known.
-_SETTLED_LINES = 5_000
+_SETTLED_LINES = 2_000
 #: Lines with a dialect's literal that do not match before the dialect is given up for this file.
 _MAX_MISSES = 2_000
 _NAN = float("nan")
@@ -178,12 +178,8 @@ class StepFinder:
     def _sampled(self, dialect: _Compiled, data: bytearray, emit_to: int, labels: LabelFormat) -> Iterator[FoundStep]:
         """All steps of the reference rank, and each other rank's last step in the window."""
         reference = self._lowest[dialect.index]
-        label = f"{reference:>{labels.width}}: ".encode()
-        line = re.compile(rb"\n" + re.escape(label) + rb"[^\n]{0,%d}?" % _MAX_PREFIX_BYTES + re.escape(dialect.literal))
-        for hit in line.finditer(data, 0, emit_to):
-            line_end = data.find(b"\n", hit.end(), emit_to)
-            stop = line_end if line_end >= 0 else emit_to
-            for match in dialect.matches(data, hit.end() - len(dialect.literal), stop):
+        for start, stop in self._lines_of(reference, dialect, data, emit_to, labels):
+            for match in dialect.matches(data, start, stop):
                 step = self._step(dialect, match, data, labels, full=True)
                 if step is not None:
                     yield step
@@ -198,6 +194,25 @@ class StepFinder:
             if step is not None and step.rank is not None and step.rank not in seen:
                 seen.add(step.rank)
                 yield step
+
+    def _lines_of(
+        self, rank: int, dialect: _Compiled, data: bytearray, emit_to: int, labels: LabelFormat
+    ) -> Iterator[tuple[int, int]]:
+        """(start of the literal, end of the line) of every line of one rank that holds the literal."""
+        label = f"{rank:>{labels.width}}: ".encode()
+        plain = label in self._prefix_ranks
+        needle = b"\n" + label + dialect.literal if plain else dialect.literal
+        position = 0
+        while True:
+            position = data.find(needle, position, emit_to)
+            if position < 0:
+                return
+            start = position + len(needle) - len(dialect.literal)
+            line_end = data.find(b"\n", start, emit_to)
+            line_end = emit_to if line_end < 0 else line_end
+            if plain or data.startswith(label, data.rfind(b"\n", max(0, start - _MAX_PREFIX_BYTES), start) + 1):
+                yield start, line_end
+            position = line_end
 
     def _step(
         self, dialect: _Compiled, match: re.Match[bytes], data: bytearray, labels: LabelFormat, *, full: bool

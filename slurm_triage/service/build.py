@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import codecs
 import ctypes
 import gc
 import logging
 import os
 import pwd
 import re
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from slurm_triage.errors import AccountingError, UsageError
 from slurm_triage.ledger.append import open_writer
 from slurm_triage.ledger.frame import safe
-from slurm_triage.ledger.record import record_from_report
-from slurm_triage.model.files import JobFiles
 from slurm_triage.model.job import Job
-from slurm_triage.pipeline import Engine, triage
-from slurm_triage.report.markdown import to_markdown
-from slurm_triage.report.to_json import report_document
+from slurm_triage.pipeline import Engine
 from slurm_triage.service.child import Task, report_on
 from slurm_triage.service.comments import Comments
 from slurm_triage.service.done import Done
@@ -36,6 +35,13 @@ from slurm_triage.slurm.choose import choose
 
 log = logging.getLogger("slurm-triage")
 
+_LATE_CODECS = ("unicode_escape", "raw_unicode_escape", "ascii", "latin_1", "utf_16", "idna")
+_REHEARSAL = b"""0: completed step: 0, seconds: 3.0, TFLOP/s/device: 4.6, Tokens/s/device: 10.0, total_weights: 2, loss: 1.0
+0: Traceback (most recent call last):
+0:   File "train.py", line 1, in <module>
+0: ValueError: \xff
+0: NODE_EXIT host=node01 exit=1
+"""
 _CLUSTER = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 
 
@@ -64,19 +70,29 @@ def uids(names: Iterable[str]) -> frozenset[int]:
 
 
 def preload() -> Engine:
-    """Rules, modules and templates in memory before the first fork, and left alone by the garbage collector.
-
-    A rehearsal without a log loads what is otherwise imported late: every child would do that again, and a user may not
-    be able to read where the modules lie.
-    """
+    """Rules, modules and templates in memory before the first fork, and left alone by the garbage collector."""
     engine = Engine.load()
-    report = triage(Job(job_id="0", state="CANCELLED"), JobFiles(job_id="0", problem="rehearsal"), engine)
-    to_markdown(report_document(report))
-    record_from_report(report)
-    ctypes.CDLL(None)
+    rehearse(engine)
     gc.collect()
     gc.freeze()
     return engine
+
+
+def rehearse(engine: Engine) -> None:
+    """One whole report, thrown away. It loads what is otherwise imported late: every child would do that again, and a
+    user may not be able to read where the modules lie. Raises TriageError if reports cannot be made at all."""
+    for codec in _LATE_CODECS:
+        codecs.lookup(codec)
+    ctypes.CDLL(None)
+    with tempfile.TemporaryDirectory(prefix="slurm-triage-") as directory:
+        log_file = Path(directory) / "slurm-1.out"
+        log_file.write_bytes(_REHEARSAL)
+        now = time.time()
+        job = Job(
+            job_id="1", state="FAILED", exit_code=1, start=now - 9, end=now, work_dir=directory, stdout=str(log_file)
+        )
+        report_on(Task(job, {}), engine)
+    pwd.getpwuid(0)
 
 
 @contextmanager

@@ -49,10 +49,6 @@ def report_on(task: Task, engine: Engine) -> bytes:
     """Triage the job and leave its report; returns the encoded outcome. Whatever stops the writing of the report does
     not stop the verdict: it is named in the outcome's ``problem``."""
     job = task.job
-    if job.work_dir:
-        # Ids are looked for in the working directory, too.
-        with contextlib.suppress(OSError):
-            os.chdir(job.work_dir)
     files, place, problem = find(task)
     report = triage(job, files, engine)
     document = report_document(report)

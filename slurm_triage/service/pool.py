@@ -102,6 +102,10 @@ class Pool:
                 raise privilege.PrivilegeError("accounting does not say whose job this is")
             privilege.drop(uid, parent)
             os.chdir("/")
+            if task.job.work_dir:
+                # Ids are looked for in the working directory, too.
+                with contextlib.suppress(OSError):
+                    os.chdir(task.job.work_dir)
             _send(write, self._work(task))
             status = 0
         except TriageError as error:

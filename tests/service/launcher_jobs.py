@@ -54,7 +54,8 @@ srun -l --kill-on-bad-exit=1 bash <<'RANK' &
 _RANK = r"""
 host=$SLURMD_NODENAME
 rank=$SLURM_PROCID
-leave() {{ echo "+ _train_rc=$1"; echo "NODE_EXIT host=$host exit=$1"; exit "$1"; }}
+# Errors are printed seconds before the launcher's own last words.
+leave() {{ sleep 0.3; echo "+ _train_rc=$1"; echo "NODE_EXIT host=$host exit=$1"; exit "$1"; }}
 trap 'echo "[SIGTERM] Received — waiting for coredump before exit..."; echo "NODE_EXIT host=$host exit=143"; exit 143' TERM
 echo "Launching MaxText.train directly..."
 echo "Config param checkpoint_period: 10000"

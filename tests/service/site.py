@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.layout import CHECKOUT
+from tests.cluster.processes import ClusterError
 from tests.service.launcher_jobs import LauncherJob
 
 
@@ -25,9 +26,8 @@ class Site:
 
     @property
     def env(self) -> dict[str, str]:
-        """For commands of slurm-triage."""
+        """For commands of slurm-triage, on top of the cluster's own."""
         return {
-            **self.cluster.env,
             "SLURM_TRIAGE_CONFIG": str(self.prefix / "etc/config.toml"),
             "PYTHONPATH": str(CHECKOUT),
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -51,7 +51,10 @@ class Site:
         # Jobs of users run what lies here.
         self.prefix.chmod(0o755)
         env = {**self.cluster.env, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.run(argv, env=env, text=True, capture_output=True, timeout=300.0, check=check)
+        result = subprocess.run(argv, env=env, text=True, capture_output=True, timeout=300.0, check=False)
+        if check and result.returncode:
+            raise ClusterError(f"install.sh ended with {result.returncode}: {result.stdout}{result.stderr}")
+        return result
 
     def command(self, *args: str, user: str = "root", check: bool = True) -> subprocess.CompletedProcess[str]:
         """slurm-triage as a user."""
@@ -66,7 +69,7 @@ class Site:
             self._worker = subprocess.Popen(
                 [self.python, "-m", "slurm_triage", "worker", "-v"],
                 cwd="/",
-                env={**self.env, **extra},
+                env={**self.cluster.env, **self.env, **extra},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
