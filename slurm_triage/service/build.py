@@ -36,7 +36,7 @@ from slurm_triage.slurm.choose import choose
 log = logging.getLogger("slurm-triage")
 
 _LATE_CODECS = ("unicode_escape", "raw_unicode_escape", "ascii", "latin_1", "utf_16", "idna")
-_REHEARSAL = b"""0: completed step: 0, seconds: 3.0, TFLOP/s/device: 4.6, Tokens/s/device: 10.0, total_weights: 2, loss: 1.0
+_REHEARSAL = b"""0: completed step: 0, seconds: 3.0, TFLOP/s/device: 4.6, Tokens/s/device: 10.0, loss: 1.0
 0: Traceback (most recent call last):
 0:   File "train.py", line 1, in <module>
 0: ValueError: \xff
