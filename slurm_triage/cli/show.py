@@ -143,7 +143,7 @@ def _unreadable(record: LedgerRecord, error: TriageError) -> TriageError:
 def _triage_now(job_id: str, attempt: int | None) -> list[Document]:
     """Raises NotFoundError for an unknown job, AccountingError when nothing is known because nobody can be asked."""
     from slurm_triage.pipeline import Engine, triage_path
-    from slurm_triage.report.to_json import report_document
+    from slurm_triage.report.build_document import report_document
 
     found: list[Job] = []
     unreachable: AccountingError | None = None

@@ -32,7 +32,7 @@ def sort_matches(attempt: AttemptFacts, ruleset: RuleSet) -> Sorted:
     for match in (*attempt.matches, *attempt.facts):
         by_rule.setdefault(match.rule, []).append(match)
     last_steps = {s.rank: s.steps[-1].seq for s in attempt.series if s.steps}
-    excused = [m.first.text for m in attempt.matches if m.rule in rules and rules[m.rule].cls == HARMLESS]
+    excuses = [m for m in attempt.matches if m.rule in rules and rules[m.rule].cls == HARMLESS]
     findings: list[Finding] = []
     suppressed: list[tuple[str, str]] = []
     harmless: dict[str, int] = {}
@@ -45,7 +45,7 @@ def sort_matches(attempt: AttemptFacts, ruleset: RuleSet) -> Sorted:
             continue
         reason = _unmet(rule, match, by_rule) or _resolved(rule, match, by_rule, last_steps)
         if reason is None:
-            reason = _subsumed(match, rules, by_rule) or _ends_harmlessly(match, excused)
+            reason = _subsumed(match, rules, by_rule) or _ends_harmlessly(match, excuses)
         if reason is not None:
             suppressed.append((rule.id, reason))
             continue
@@ -84,17 +84,24 @@ def _resolved(
 
 
 def _subsumed(match: Match, rules: Mapping[str, Rule], by_rule: Mapping[str, Sequence[Match]]) -> str | None:
+    """A harmless line explains one failure each ("Exception ignored in" stands before every ignored traceback); one
+    more of them than that is a failure of its own."""
     for rule_id, matches in by_rule.items():
         owner = rules.get(rule_id)
-        if owner is not None and match.rule in owner.subsumes and any(m.rank == match.rank for m in matches):
+        if owner is None or match.rule not in owner.subsumes:
+            continue
+        if any(m.rank == match.rank and (owner.cls != HARMLESS or m.count >= match.count) for m in matches):
             return f"an echo of {rule_id}"
     return None
 
 
-def _ends_harmlessly(match: Match, excused: Sequence[str]) -> str | None:
-    """A traceback that ends in an error known to be harmless is harmless itself."""
+def _ends_harmlessly(match: Match, excuses: Sequence[Match]) -> str | None:
+    """Tracebacks that end in an error known to be harmless are harmless themselves. Only the first one's text is kept,
+    so there must be as many excuses as tracebacks."""
     exception = final_exception(match.block) if match.block else None
-    if exception is not None and any(exception in text for text in excused):
+    if exception is not None and any(
+        exception in m.first.text and m.rank == match.rank and m.count >= match.count for m in excuses
+    ):
         return "it ends in an error that is known to be harmless"
     return None
 

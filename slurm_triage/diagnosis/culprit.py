@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slurm_triage.diagnosis.cause import ONLY_CONSEQUENCES
-from slurm_triage.diagnosis.classes import SYMPTOMS
+from slurm_triage.diagnosis.classes import SYMPTOMS, WITNESSES
 from slurm_triage.diagnosis.heartbeat import accused_tasks
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts
@@ -18,8 +18,11 @@ def culprit_rank(cause: Finding, found: Sequence[Finding], attempt: AttemptFacts
     """The rank that printed the cause, unless it only reports another one: a detector's accused task, the one rank that
     a heartbeat message names, or the one rank that never complained of a lost peer."""
     detector = cause.cls in SYMPTOMS or cause.cls == _UNKNOWN
-    if cause.rank is not None and not detector:
+    if not detector and cause.rank is not None:
         return cause.rank
+    seen = _seen_by_witness(cause, found) if cause.cls in WITNESSES else None
+    if seen is not None:
+        return seen
     accused = set(accused_tasks(cause))
     if not accused:
         for finding in found:
@@ -34,6 +37,16 @@ def culprit_rank(cause: Finding, found: Sequence[Finding], attempt: AttemptFacts
         if silent is not None:
             return silent
     return None if messenger else cause.rank
+
+
+def _seen_by_witness(cause: Finding, found: Sequence[Finding]) -> int | None:
+    """The kernel and the scheduler name no rank: the only one that shows the same failure, or the only one killed."""
+    same = {f.rank for f in found if f.cls == cause.cls and f.rank is not None}
+    killed = {f.rank for f in found if f.cls == "signal-kill" and f.rank is not None and "SIGKILL" in f.title}
+    for ranks in (same, killed if cause.cls == "oom-host" else set[int | None]()):
+        if len(ranks) == 1:
+            return ranks.pop()
+    return None
 
 
 def _never_complained(found: Sequence[Finding], attempt: AttemptFacts) -> int | None:

@@ -147,9 +147,11 @@ def _cause(
 
 
 def _overruled(finding: Finding, end: End) -> Finding:
-    """Slurm's lines say CANCELLED for every way of stopping a job; accounting knows which it was."""
-    if finding.cls in STOPS - {"train-timeout"} and end.by_accounting and finding.cls != end.stop:
-        return replace(finding, role="context", why=f"accounting says: {end.stop or 'not stopped from outside'}")
+    """Many lines say that a job was stopped, for whatever reason; accounting knows which it was, else Slurm's own
+    words do (DUE TO ...)."""
+    known = end.by_accounting or end.stop in {"time-limit", "preempted", "requeued", "node-fail"}
+    if finding.cls in STOPS - {"train-timeout"} and known and finding.cls != end.stop:
+        return replace(finding, role="context", why=f"what stopped the job: {end.stop or 'nothing from outside'}")
     return finding
 
 

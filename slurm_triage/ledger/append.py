@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from slurm_triage.errors import LedgerError
-from slurm_triage.ledger import fence
+from slurm_triage.ledger import fence, index
 from slurm_triage.ledger.files import Files, write_all
 from slurm_triage.ledger.frame import encode, safe
 from slurm_triage.ledger.lock import acquire
@@ -29,6 +29,8 @@ from slurm_triage.ledger.segment import FENCE, segment_path, segments
 #: Look-ups search the open segment (0.5 ms/MiB) and open the index of each sealed one (0.1 ms): at a million records
 #: of 0.9 kB this size makes both about the same.
 SEGMENT_BYTES = 16 * 1024 * 1024
+#: A group smaller than this means that the writer keeps up, and has time to index what it sealed (0.2 s a segment).
+_IDLE_RECORDS = 100
 
 
 @dataclass(slots=True)
@@ -61,6 +63,7 @@ class Writer:
         self._segment: _Open | None = None
         self._abandoned: _Open | None = None
         self._usable = True
+        self._index_due = False
         self._fence, self._epoch, before = fence.claim(files, directory, self._mode, clock())
         self._mark_fd = fence.open_mark(files, directory, self._mode)
         try:
@@ -102,6 +105,8 @@ class Writer:
             if isinstance(error, OSError):
                 raise self._failed(error) from error
             raise
+        if self._index_due and len(lines) < _IDLE_RECORDS:
+            self._index()
         return len(lines)
 
     def _commit(self, segment: _Open, data: bytes, last_seq: int) -> None:
@@ -113,6 +118,12 @@ class Writer:
         size_bytes = segment.size_bytes + len(data)
         fence.write_mark(self._files, self._mark_fd, segment.path.name, size_bytes, last_seq)
         segment.size_bytes, self.last_seq = size_bytes, last_seq
+
+    def _index(self) -> None:
+        """For readers who may not write here themselves. An index is only a cache: it may fail."""
+        self._index_due = False
+        with contextlib.suppress(OSError):
+            index.refresh(self.directory)
 
     def _failed(self, error: OSError) -> LedgerError:
         return LedgerError(
@@ -142,6 +153,7 @@ class Writer:
             with contextlib.suppress(OSError):
                 self._files.close(fd)
         seal_segment(self._files, segment.path, segment.size_bytes, why, self._mode, self._clock())
+        self._index_due = True
 
     def _create(self, month: str) -> _Open:
         number = max((s.number for s in segments(self.directory)), default=0) + 1
@@ -164,6 +176,8 @@ class Writer:
         """Gives up the lock. Raises LedgerError if the end of the ledger could not be noted; nothing is lost then."""
         try:
             self._note_end()
+            if self._index_due:
+                self._index()
         except OSError as error:
             raise self._failed(error) from error
         finally:

@@ -115,14 +115,21 @@ def refresh(directory: Path, budget_s: float = float("inf")) -> int:
             break
         temporary = index_path(segment.path).with_suffix(f".idx.{os.getpid()}.tmp")
         try:
-            temporary.write_bytes(build(segment))
-            temporary.chmod(segment.path.stat().st_mode & 0o666)
+            _write_new(temporary, build(segment), segment.path.stat().st_mode & 0o666)
             temporary.rename(index_path(segment.path))
         except OSError:
             temporary.unlink(missing_ok=True)
             return made
         made += 1
     return made
+
+
+def _write_new(path: Path, data: bytes, mode: int) -> None:
+    """Never through a link that somebody put there: root may look into a user's ledger."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with os.fdopen(fd, "wb") as file:
+        os.fchmod(fd, mode)
+        file.write(data)
 
 
 def read_head(segment: Segment) -> Head | None:

@@ -20,6 +20,14 @@ class Difference:
     before: str | None
     now: str | None
 
+    @property
+    def sentence(self) -> str:
+        """``image img:1 -> img:2``; ``nodes without chi2801, with chi2805``."""
+        if self.what == "nodes":
+            parts = [f"without {self.before}" if self.before else "", f"with {self.now}" if self.now else ""]
+            return "nodes " + ", ".join(part for part in parts if part)
+        return f"{self.what} {self.before or 'unknown'} -> {self.now or 'unknown'}"
+
 
 @dataclass(frozen=True, slots=True)
 class LastGood:

@@ -51,7 +51,9 @@ def lock_kind(directory: Path) -> Kind:
     path = directory / _KIND
     if not path.exists():
         temporary = directory / f"{_KIND}.{os.getpid()}.tmp"
-        temporary.write_text(here)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        with os.fdopen(fd, "w") as file:
+            file.write(here)
         try:
             os.link(temporary, path)
         except FileExistsError:

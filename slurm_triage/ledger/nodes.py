@@ -101,7 +101,7 @@ def benjamini_hochberg(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def combined_tail(events: int, trials: int, chance: float, chances: Sequence[float]) -> float:
-    """Exact P(X + Y >= events) for X ~ Binomial(trials, chance) and Y the sum of independent events with ``chances``."""
+    """Exact P(X + Y >= events): X ~ Binomial(trials, chance), Y the number of independent events with ``chances``."""
     exactly = [1.0]
     for one in chances:
         before = [*exactly, 0.0]
@@ -190,7 +190,8 @@ def _look_at(record: LedgerRecord, seen: dict[str, _Seen]) -> None:
         entry.jobs += 1
         entry.exposure_s += _START_S + (record.elapsed_s or 0.0)
         if deaths:
-            entry.possible[event] = min(1.0, deaths / len(names))
+            spared = 1.0 - entry.possible.get(event, 0.0)
+            entry.possible[event] = 1.0 - spared * (1.0 - min(1.0, deaths / len(names)))
         if clean:
             entry.last_clean = at if entry.last_clean is None else max(entry.last_clean, at)
     for node, kind in record.node_evidence:

@@ -117,8 +117,10 @@ def _silence(
     if steps.last is not None and end is not None:
         return max(0.0, end - steps.last), "clock"
     measured = None
-    if steps.last is not None and attempt.end_time is not None and attempt.end_time > steps.last:
-        measured = attempt.end_time - steps.last
+    if steps.last is not None and attempt.end_time is not None:
+        # Steps with a time of day only and other lines with a date are years apart: not comparable.
+        since = attempt.end_time - steps.last
+        measured = since if 0 < since < _LONGEST_LOG_S else None
     busy_s = steps.last - steps.begin if steps.last is not None and steps.begin is not None else None
     if busy_s is None and steps.complete:
         busy_s = steps.sum_s

@@ -1,28 +1,8 @@
-"""What every view is rendered from: the document of ``triage.json`` as Python objects.
-
-Showing a stored report needs nothing but this, so neither the data model nor the redaction is imported until a view is
-asked for a fresh report (a look-up by job id has 150 ms, and the model alone takes a third of that).
-"""
+"""What every view is rendered from: the document of ``triage.json`` as Python objects."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from slurm_triage.model.report import Report
+from typing import Any
 
 #: docs/json.md and schema/slurm-triage-1.json describe it.
 Document = dict[str, Any]
-
-
-def as_document(source: Report | Document, *, share: bool = False) -> Document:
-    """The document of a report, or a stored document as it is; without private names for ``share``."""
-    if not isinstance(source, dict):
-        from slurm_triage.report.to_json import report_document
-
-        return report_document(source, share=share)
-    if not share:
-        return source
-    from slurm_triage.report.redact import redact
-
-    return redact(source, share=True)

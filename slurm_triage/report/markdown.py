@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurm_triage.report import wording
-from slurm_triage.report.document import Document, as_document
+from slurm_triage.report.as_document import as_document
+from slurm_triage.report.document import Document
 from slurm_triage.report.evidence import Group, Quote, groups, select
 from slurm_triage.report.markdown_text import Markdown, cell, code, escape, fenced, finalize, prose
 from slurm_triage.report.plain_text import shown

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from slurm_triage.report import wording
-from slurm_triage.report.document import Document, as_document
+from slurm_triage.report.as_document import as_document
+from slurm_triage.report.document import Document
 from slurm_triage.report.evidence import Evidence, Quote, groups, select
 from slurm_triage.report.plain_text import columns, fit, plain, shown
 from slurm_triage.report.progress_table import progress_parts

@@ -9,7 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from slurm_triage.report import wording
-from slurm_triage.report.document import Document, as_document
+from slurm_triage.report.as_document import as_document
+from slurm_triage.report.document import Document
 from slurm_triage.report.evidence import groups, select
 from slurm_triage.report.markdown import TEMPLATES, quote_lines
 from slurm_triage.report.plain_text import plain

@@ -19,7 +19,8 @@ from slurm_triage.errors import NotFoundError, PartialResultError, UsageError
 from slurm_triage.model.duration import parse_time
 from slurm_triage.model.files import JobFiles
 from slurm_triage.model.report import SCHEMA, Report
-from slurm_triage.report.document import Document, as_document
+from slurm_triage.report.as_document import as_document
+from slurm_triage.report.document import Document
 from slurm_triage.report.to_json import to_json
 
 JSON_NAME = "triage.json"

@@ -16,7 +16,7 @@ from slurm_triage.ledger.record import record_from_report, to_dict
 from slurm_triage.model.files import JobFiles
 from slurm_triage.model.job import Job
 from slurm_triage.pipeline import Engine, triage
-from slurm_triage.report.to_json import report_document
+from slurm_triage.report.build_document import report_document
 from slurm_triage.report.wording import chat_line
 from slurm_triage.report.write import write_files, write_report
 from slurm_triage.service import outcome

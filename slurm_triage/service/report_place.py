@@ -49,7 +49,7 @@ def find_place(job: Job, files: JobFiles, pattern: str) -> Place | None:
     own = _launcher_directory(log)
     if own is not None and own.parent.is_dir() and len(os.fsencode(own.name)) <= MAX_NAME_BYTES:
         return Place(_make(own))
-    if job.never_started:
+    if job.never_started and files.primary is None:
         return None
     if pattern:
         return Place(_make(expand_directory(pattern, job, log)))

@@ -88,9 +88,13 @@ class Spool:
             # A link, a socket, or something that may not be read: no hook of ours makes one.
             self._refuse(name)
             return None
-        with os.fdopen(handle, "rb") as file:
-            found = os.fstat(handle)
-            data = file.read(MAX_EVENT_BYTES + 1) if stat.S_ISREG(found.st_mode) else None
+        found = os.fstat(handle)
+        if stat.S_ISREG(found.st_mode):
+            with os.fdopen(handle, "rb") as file:
+                data: bytes | None = file.read(MAX_EVENT_BYTES + 1)
+        else:
+            os.close(handle)
+            data = None
         try:
             if data is None:
                 raise BadEventError("the event is no file; remove it")

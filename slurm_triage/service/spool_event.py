@@ -26,7 +26,7 @@ START_KINDS = frozenset({"prolog-slurmctld", "spank"})
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _VALUE = re.compile(r"[ -~]*")
-_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_ESCAPE = re.compile(r"\\([0-9a-f]{2})")
 _KERNEL_TIME = re.compile(r"^\[ *(\d{1,12}\.\d{1,9})\] ?(.*)$", re.DOTALL)
 
 
@@ -117,8 +117,8 @@ def _message(line: str, boot: float | None) -> KernelMessage:
 
 
 def _unescape(value: str) -> str:
-    """Bytes behind %XX, as UTF-8; what is not valid becomes U+FFFD."""
-    if "%" not in value:
+    """Bytes behind ``\\XX``, as UTF-8; what is not valid becomes U+FFFD."""
+    if "\\" not in value:
         return value
     raw = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), value)
     return raw.encode("latin-1").decode("utf-8", errors="replace")

@@ -24,7 +24,7 @@ sys.path.insert(0, str(HERE.parent.parent))
 
 from slurm_triage.model.report import Report  # noqa: E402
 from slurm_triage.pipeline import Engine, triage_path  # noqa: E402
-from slurm_triage.report.to_json import report_document  # noqa: E402
+from slurm_triage.report.build_document import report_document  # noqa: E402
 from slurm_triage.slurm.record_file import load_record  # noqa: E402
 
 KINDS = ("launcher", "runs", "public", "threads")

@@ -18,6 +18,7 @@ import gzip
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -73,18 +74,21 @@ def _record(job: OrdinaryJob, python: str) -> bool:
         home.mkdir()
         command = ["bash", str(job.script), *([job.argument] if job.argument is not None else [])]
         begin = time.monotonic()
-        try:
-            done = subprocess.run(
-                command, cwd=work, env=_environment(python, home), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, timeout=_TIME_LIMIT_S, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            print(f"{job.name}: not done within {_TIME_LIMIT_S} s, refused")
-            return False
+        output = Path(scratch, "output")
+        with output.open("wb") as stream, subprocess.Popen(
+            command, cwd=work, env=_environment(python, home), stdin=subprocess.DEVNULL, stdout=stream,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                status: int | str = process.wait(_TIME_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                status = f"none within {_TIME_LIMIT_S} s"
         elapsed_s = time.monotonic() - begin
-        text = scrub(done.stdout, {job.script: "/var/spool/slurmd/job04711/slurm_script", **_shown(python, work, home)})
-    if done.returncode != 0:
-        print(f"{job.name}: exit status {done.returncode}, refused:\n{text[-2000:].decode(errors='replace')}")
+        shown = {job.script: "/var/spool/slurmd/job04711/slurm_script", **_shown(python, work, home)}
+        text = scrub(output.read_bytes(), shown)
+    if status != 0:
+        print(f"{job.name}: exit status {status}, refused:\n{text[-2000:].decode(errors='replace')}")
         return False
     packed = gzip.compress(text, 9, mtime=0)
     if len(packed) > _MAX_LOG_BYTES:

@@ -88,6 +88,7 @@ def test_no_failure_no_fingerprint() -> None:
     healthy = replace(diagnosis("x"), primary=None)
     assert fingerprint(healthy) is None
     assert cause_rule(healthy) is None
+    assert fingerprint(diagnosis("scancel", cls="cancelled")) is None
 
 
 def test_a_cause_without_a_finding_still_has_one() -> None:

@@ -62,9 +62,8 @@ ROWS = [
     ],
 )
 def test_a_job_is_found_by_every_name_it_has(tmp_path: Path, job: str, expected: list[str], indexed: bool) -> None:
-    directory = write(tmp_path, ROWS)
-    if indexed:
-        assert index.refresh(directory) >= 2
+    directory = write(tmp_path, ROWS) if indexed else without_indexes(tmp_path, ROWS)
+    assert len(list(directory.glob("*.idx"))) == (len(segments(directory)) - 1 if indexed else 0)
     assert found(tmp_path, job) == expected
 
 
@@ -88,9 +87,25 @@ def test_several_clusters(tmp_path: Path) -> None:
     assert [r.cluster for r in by_job([tmp_path], "7001", ["beta"])] == ["beta"]
 
 
+def without_indexes(root: Path, rows: list[LedgerRecord]) -> Path:
+    directory = write(root, rows)
+    for path in directory.glob("*.idx"):
+        path.unlink()
+    return directory
+
+
+def test_the_writer_makes_indexes_when_it_has_time(tmp_path: Path) -> None:
+    with open_writer(tmp_path, "alpha", segment_bytes=3000) as writer:
+        many = [record(i) for i in range(150)]
+        writer.append(many)
+        writer.append(many)
+        assert not list(writer.directory.glob("*.idx"))
+        writer.append(many[:1])
+        assert len(list(writer.directory.glob("*.idx"))) == 2
+
+
 def test_a_look_up_makes_the_missing_indexes(tmp_path: Path) -> None:
-    directory = write(tmp_path, ROWS)
-    assert not list(directory.glob("*.idx"))
+    directory = without_indexes(tmp_path, ROWS)
     found(tmp_path, "7001")
     assert len(list(directory.glob("*.idx"))) == len(segments(directory)) - 1
 
@@ -126,7 +141,7 @@ def test_a_truncated_index_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_where_the_reader_may_not_write_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = write(tmp_path, ROWS)
+    directory = without_indexes(tmp_path, ROWS)
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert found(tmp_path, "7001") == ["7001"]
     assert not list(directory.glob("*.idx"))
@@ -147,7 +162,7 @@ def test_a_damaged_record_is_not_returned_and_others_are(tmp_path: Path) -> None
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=25), st.integers(0, 40))
 def test_index_and_search_agree(fresh: Fresh, numbers: list[int], asked: int) -> None:
     root = fresh()
-    directory = write(root, [record(i, job_id=str(i), array_job_id=str(i // 3)) for i in numbers])
+    directory = without_indexes(root, [record(i, job_id=str(i), array_job_id=str(i // 3)) for i in numbers])
     before = [r.key for r in by_job([root], str(asked))]
     index.refresh(directory)
     assert [r.key for r in by_job([root], str(asked))] == before
@@ -182,9 +197,7 @@ FILTERED = [
 )
 @pytest.mark.parametrize("indexed", [True, False])
 def test_filters(tmp_path: Path, wanted: Filter, expected: list[str], indexed: bool) -> None:
-    directory = write(tmp_path, FILTERED)
-    if indexed:
-        index.refresh(directory)
+    (write if indexed else without_indexes)(tmp_path, FILTERED)
     assert [r.job_id for r in select([tmp_path], wanted)] == expected
     assert [r.job_id for r in FILTERED if matches(r, wanted)] == expected
 
@@ -209,3 +222,15 @@ def test_old_segments_are_left_out_by_their_index(tmp_path: Path) -> None:
 def test_a_missing_ledger_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="cannot read the ledger"):
         snapshot([tmp_path / "nowhere"])
+
+
+def test_an_index_is_never_written_through_a_link(tmp_path: Path) -> None:
+    directory = without_indexes(tmp_path, ROWS)
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for segment in segments(directory):
+        trap = index.index_path(segment.path).with_suffix(f".idx.{os.getpid()}.tmp")
+        trap.symlink_to(victim)
+    index.refresh(directory)
+    assert victim.read_text() == "precious"
+    assert found(tmp_path, "7001") == ["7001"]

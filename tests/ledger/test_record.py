@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slurm_triage.ledger.blame import node_evidence
 from slurm_triage.ledger.record import LedgerRecord, attempt_key, from_dict, record_from_report, to_dict, to_json
-from slurm_triage.model.diagnosis import Diagnosis, Finding, Primary, Resubmit
+from slurm_triage.model.diagnosis import Diagnosis, Finding, Primary, Resubmit, Suspect
 from slurm_triage.model.facts import AttemptFacts, ExitRecord, Header, LogFacts, Match, Place
 from slurm_triage.model.files import JobFiles
 from slurm_triage.model.job import Job
@@ -33,12 +33,15 @@ PRIMARY = Primary(
 )
 
 
+SUSPECTED = Suspect("chi2803", ("ECC",), "high", exclude=True)
+
+
 def report(primary: Primary | None = PRIMARY, **changes: object) -> Report:
     diagnosis = Diagnosis(
         status="failed",
         primary=primary,
         findings=(Finding("gpu-hw-fault", "root", "gpu-ecc", PRIMARY.title, 3, "chi2803", match=MATCH),),
-        suppressed=(), harmless=(), exits=(), suspects=(), resubmit=Resubmit("other-nodes", ""), ranks=(),
+        suppressed=(), harmless=(), exits=(), suspects=(SUSPECTED,), resubmit=Resubmit("other-nodes", ""), ranks=(),
         narrative="secret narrative", next_steps=(), notes=(),
     )  # fmt: skip
     values: dict[str, object] = {
@@ -95,30 +98,37 @@ def test_the_start_tells_attempts_apart_whether_or_not_restarts_are_known() -> N
     assert attempt_key(None, None) == "r0"
 
 
+CRASH = ExitRecord(3, "chi2803", 139, 11, False, "node_exit", "", 1)
+STOPPED = ExitRecord(3, "chi2803", 143, 15, True, "node_exit", "", 1)
+
+
 @pytest.mark.parametrize(
-    ("primary", "job", "exits", "expected"),
+    ("primary", "job", "exits", "suspects", "expected"),
     [
-        (PRIMARY, Job(), (), (("chi2803", "fault"),)),
-        (replace(PRIMARY, domain="fabric"), Job(), (), (("chi2803", "fault"),)),
-        (replace(PRIMARY, domain="user"), Job(), (), ()),
-        (replace(PRIMARY, node=None), Job(), (), ()),
-        (None, Job(failed_node="chi2801"), (), (("chi2801", "failed-node"),)),
-        (PRIMARY, Job(failed_node="chi2803"), (), (("chi2803", "failed-node"),)),
-        (replace(PRIMARY, domain="unknown"), Job(), (), (("chi2803", "died-first"),)),
-        (
-            replace(PRIMARY, domain="user"),
-            Job(),
-            (ExitRecord(3, "chi2803", 139, 11, False, "node_exit", "", 1),),
-            (("chi2803", "died-first"),),
-        ),
-        (replace(PRIMARY, domain="user"), Job(), (ExitRecord(3, "chi2803", 143, 15, True, "node_exit", "", 1),), ()),
+        (PRIMARY, Job(), (), (SUSPECTED,), (("chi2803", "fault"),)),
+        (PRIMARY, Job(), (), (), ()),
+        (PRIMARY, Job(), (), (replace(SUSPECTED, exclude=False),), ()),
+        (PRIMARY, Job(), (), (replace(SUSPECTED, node="chi2801"),), ()),
+        (replace(PRIMARY, domain="fabric"), Job(), (), (), ()),
+        (None, Job(failed_node="chi2801"), (), (), (("chi2801", "failed-node"),)),
+        (PRIMARY, Job(failed_node="chi2803"), (CRASH,), (SUSPECTED,), (("chi2803", "failed-node"),)),
+        (replace(PRIMARY, domain="unknown"), Job(), (), (), (("chi2803", "died-first"),)),
+        (replace(PRIMARY, domain="user"), Job(), (CRASH,), (), (("chi2803", "died-first"),)),
+        (replace(PRIMARY, domain="user"), Job(), (STOPPED,), (), ()),
+        (replace(PRIMARY, domain="user", rank=0), Job(), (CRASH,), (), ()),
+        (replace(PRIMARY, domain="unknown", node=None), Job(), (CRASH,), (), ()),
     ],
 )
 def test_only_the_node_that_failed_is_evidence(
-    primary: Primary | None, job: Job, exits: tuple[ExitRecord, ...], expected: tuple[tuple[str, str], ...]
+    primary: Primary | None,
+    job: Job,
+    exits: tuple[ExitRecord, ...],
+    suspects: tuple[Suspect, ...],
+    expected: tuple[tuple[str, str], ...],
 ) -> None:
     made = report(primary, job=job)
-    assert node_evidence(replace(made, diagnosis=replace(made.diagnosis, exits=exits))) == expected
+    diagnosis = replace(made.diagnosis, exits=exits, suspects=suspects)
+    assert node_evidence(replace(made, diagnosis=diagnosis)) == expected
 
 
 def test_unknown_is_left_out_and_zero_is_kept() -> None:

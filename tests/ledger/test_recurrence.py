@@ -67,7 +67,16 @@ def test_ordinals(number: int, text: str) -> None:
 
 def healthy(count: int) -> list[LedgerRecord]:
     return [
-        at(500 + i, 0.01 * i, status="completed", cls=None, fingerprint=None, nodes=f"h[{i}-{i + 3}]", user=f"u{i % 9}")
+        at(
+            500 + i,
+            0.01 * i,
+            status="completed",
+            cls=None,
+            fingerprint=None,
+            nodes=f"h[{i}-{i + 3}]",
+            user=f"u{i % 9}",
+            name=f"ok{i}",
+        )
         for i in range(count)
     ]
 

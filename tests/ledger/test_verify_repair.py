@@ -76,6 +76,8 @@ def test_repair_quarantines_and_notes_and_later_damage_is_new_again(tmp_path: Pa
 
 def test_repair_of_a_sound_ledger_changes_nothing_but_indexes(tmp_path: Path) -> None:
     directory = write(tmp_path)
+    for path in directory.glob("*.idx"):
+        path.unlink()
     done = repair(directory, lambda: T0)
     assert (done.quarantined, done.lost_noted, done.resealed) == (0, 0, 0)
     assert done.indexed == len(segments(directory)) - 1

@@ -12,12 +12,13 @@ from hypothesis import assume, example, given, settings
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from slurm_triage.report.build_document import report_document
 from slurm_triage.report.markdown import to_markdown
 from slurm_triage.report.markdown_text import Markdown, cell, code, escape, fenced, prose
 from slurm_triage.report.plain_text import columns, cut, fit, plain, shown
 from slurm_triage.report.terminal import to_terminal
 from slurm_triage.report.to_html import to_html
-from slurm_triage.report.to_json import report_document, to_json
+from slurm_triage.report.to_json import to_json
 
 from .hostile_reports import HOSTILE, SPECIAL, hostile, with_hostile_text
 from .sample_reports import requeued

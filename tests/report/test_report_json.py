@@ -27,8 +27,9 @@ from slurm_triage.model.facts import NO_FACTS
 from slurm_triage.model.files import NO_FILES, LogFile
 from slurm_triage.model.job import NO_JOB
 from slurm_triage.model.progress import Cost, Progress, RankProgress, Throughput
+from slurm_triage.report.build_document import report_document
 from slurm_triage.report.stored import SCHEMA_FILE
-from slurm_triage.report.to_json import report_document, to_json
+from slurm_triage.report.to_json import to_json
 
 from .sample_base import diagnosis, match, report
 from .sample_reports import SAMPLES, failed, healthy

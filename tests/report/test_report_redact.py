@@ -13,11 +13,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slurm_triage.model.report import Report
+from slurm_triage.report.build_document import report_document
 from slurm_triage.report.markdown import to_markdown
 from slurm_triage.report.redact import REDACTED, redact, redact_lines, redact_text
 from slurm_triage.report.terminal import to_terminal
 from slurm_triage.report.to_html import to_html
-from slurm_triage.report.to_json import report_document, to_json
+from slurm_triage.report.to_json import to_json
 
 from .hostile_reports import HOSTILE, with_hostile_text
 from .sample_reports import SAMPLES, failed

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slurm_triage.report.build_document import report_document
 from slurm_triage.report.markdown import to_markdown
 from slurm_triage.report.stored import StoredReportError, load_document
 from slurm_triage.report.terminal import to_terminal
 from slurm_triage.report.to_html import to_html
-from slurm_triage.report.to_json import report_document, to_json
+from slurm_triage.report.to_json import to_json
 
 from .sample_reports import SAMPLES, failed
 

@@ -6,9 +6,9 @@ import contextlib
 import os
 import pickle
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from slurm_triage.errors import AccountingError
@@ -91,8 +91,6 @@ class FakeSite:
         if log is not None:
             path.write_bytes(log)
             os.chown(path, self.uid, self.uid)
-        from dataclasses import replace
-
         job = replace(job, work_dir=job.work_dir or str(self.home), stdout=job.stdout or str(path))
         self.table[job.job_id or ""] = job
         self.publish()
@@ -158,7 +156,7 @@ class FakeSite:
                     worker.run(lambda: bool(stopped))
                 status = 0
             except BaseException as error:
-                print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+                os.write(2, f"{type(error).__name__}: {error}\n".encode())
             finally:
                 os._exit(status)
         self._pid = pid

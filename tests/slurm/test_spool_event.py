@@ -56,7 +56,7 @@ def hooks(tmp_path: Path) -> Hooks:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_shell_writes_the_same(hooks: Hooks, shell: str) -> None:
-    name = "50%\n$(touch /tmp/x)`x` \"q\" é \x7f"
+    name = "50% \\25\n$(touch /tmp/x)`x` \"q\" é \x7f"
     (event,) = hooks.run(
         "epilog-slurmctld", shell=shell, SLURM_JOB_ID="12", SLURM_JOB_NAME=name, SLURM_JOB_EXIT_CODE2="3:0"
     )
@@ -105,7 +105,7 @@ def test_the_first_node_reports_the_end(hooks: Hooks, nodes: str, host: str, kin
 
 
 KERNEL = """[  100.000000] old: Out of memory: Killed process 1 (x)
-[ 1000.250000] Memory cgroup out of memory: Killed process 4242 (python3) total-vm:1kB 50% \x01é
+[ 1000.250000] Memory cgroup out of memory: Killed process 4242 (python3) total-vm:1kB 5\\5c \x01é
 [ 1000.300000] usb 1-1: new high-speed USB device
 [ 1001.000000] NVRM: Xid (PCI:0000:3b:00): 79, pid=123, GPU has fallen off the bus.
 no time here: EXT4-fs error (device sda1)
@@ -113,10 +113,10 @@ no time here: EXT4-fs error (device sda1)
 
 
 def fake_node(directory: Path, kernel: str) -> str:
-    """A PATH with a dmesg of our own; record-event sets PATH itself, so it is called by node-snapshot only."""
+    """Puts a text in the place of the kernel's ring buffer; the clock of that kernel stands at 2000 s."""
     (directory / "kernel.txt").write_text(kernel)
     text = (directory / "node-snapshot").read_text()
-    text = text.replace("dmesg |", f"cat {directory}/kernel.txt |").replace("/proc/uptime", f"{directory}/uptime")
+    text = text.replace("dmesg -S |", f"cat {directory}/kernel.txt |").replace("/proc/uptime", f"{directory}/uptime")
     (directory / "node-snapshot").write_text(text)
     (directory / "uptime").write_text("2000.00 1.0\n")
     (directory / "hook.conf").write_text(f"spool={directory}/spool\n")
@@ -133,7 +133,7 @@ def test_the_kernels_messages_since_the_jobs_start(hooks: Hooks, awk: str) -> No
     (event,) = hooks.run("epilog", SLURMD_NODENAME="n2", **env)
     assert event.kind == "node"
     texts = [message.text for message in event.kernel]
-    assert texts[0].startswith("Memory cgroup out of memory: Killed process 4242 (python3) total-vm:1kB 50% ?")
+    assert texts[0].startswith("Memory cgroup out of memory: Killed process 4242 (python3) total-vm:1kB 5/5c ?")
     assert texts[1:] == [
         "NVRM: Xid (PCI:0000:3b:00): 79, pid=123, GPU has fallen off the bus.",
         "no time here: EXT4-fs error (device sda1)",
@@ -143,13 +143,19 @@ def test_the_kernels_messages_since_the_jobs_start(hooks: Hooks, awk: str) -> No
 
 def test_without_a_start_the_last_two_days_count(hooks: Hooks) -> None:
     fake_node(hooks.directory, KERNEL)
-    (event,) = hooks.run("epilog", SLURM_JOB_ID="5", SLURM_JOB_NODELIST="n1", SLURMD_NODENAME="n1")
-    assert len(event.kernel) == 4
+    end, node = hooks.run("epilog", SLURM_JOB_ID="5", SLURM_JOB_NODELIST="n1", SLURMD_NODENAME="n1")
+    assert (end.kind, len(end.kernel)) == ("epilog", 0)
+    assert (node.kind, len(node.kernel)) == ("node", 4)
+
+
+def test_a_quiet_kernel_makes_no_event(hooks: Hooks) -> None:
+    fake_node(hooks.directory, KERNEL.splitlines()[2] + "\n")
+    assert hooks.run("epilog", SLURM_JOB_ID="5", SLURM_JOB_NODELIST="n[1-2]", SLURMD_NODENAME="n2") == []
 
 
 def test_the_snapshot_is_bounded(hooks: Hooks) -> None:
-    fake_node(hooks.directory, "".join(f"[ {n}.5] Out of memory {n} {'%' * 5000}\n" for n in range(5000)))
-    (event,) = hooks.run("epilog", SLURM_JOB_ID="5", SLURM_JOB_NODELIST="n1", SLURMD_NODENAME="n1")
+    fake_node(hooks.directory, "".join(f"[ {n}.5] Out of memory {n} {chr(92) * 5000}\n" for n in range(5000)))
+    (event,) = hooks.run("epilog", SLURM_JOB_ID="5", SLURM_JOB_NODELIST="n[1-2]", SLURMD_NODENAME="n2")
     assert len(event.kernel) == 100
     assert event.kernel[-1].text.startswith("Out of memory 4999 ")
     assert max(len(message.text) for message in event.kernel) <= 600

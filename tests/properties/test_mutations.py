@@ -1,0 +1,142 @@
+"""A verdict stands on its evidence, and on nothing else.
+
+Without the lines that tell the cause the verdict changes or becomes less sure; noise that every healthy or dying job
+prints, other ranks' lines, labels and time stamps change neither class nor status.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from slurm_triage.diagnosis.classes import STOPS
+from slurm_triage.model.report import Report
+from slurm_triage.pipeline import Engine, triage_path
+from slurm_triage.rules.match_text import explain_text
+from tests.corpus.score import cases
+
+#: One process's lines may be labelled, cut and dated anew only where the log has no such thing yet.
+LABELLED = re.compile(r"^ *\d+: ", re.MULTILINE)
+SURE = {"high": 2, "medium": 1, "low": 0}
+#: How ranks ended; these lines are evidence of a crash even where no rule of the class matches them.
+EXIT_KINDS = {"node_exit", "srun_exit", "train_rc", "torchrun_exit", "ray_exit"}
+#: What tells that a job was stopped from outside.
+STOP_KINDS = {"cancel", "sigterm", "summary", "teardown"}
+#: Verdicts about what is missing or slow, which no line tells.
+WITHOUT_LINES = {
+    "hang", "soft-success", "unknown-death", "incomplete-success", "tgs-degradation", "stage-fail", "restore-straggler"
+}  # fmt: skip
+TEARDOWN = """\
+srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
+srun: got SIGCONT
+srun: forcing job termination
+[INFO] chi2801: Cleaning up container maxtext-slurm-7-node0 ...
+OCI runtime exec failed: exec failed: unable to start container process: error executing setns process: exit status 1
+Error response from daemon: No such container: maxtext-slurm-7-node0
+Error response from daemon: cannot remove container "x": could not kill container: tried to kill container, but did not receive an exit event
+"""  # noqa: E501
+CHATTER = """\
+{label}NCCL INFO Channel 00/08 : 0 1 2 3
+{label}failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)
+{label}chi2899:67:67 [0] /workspace/rccl/src/init.cc:2095 NCCL WARN MSCCL++: Feature not enabled. ENABLE_MSCCLPP must be defined at compile-time
+{label}Token indices sequence length is longer than the specified maximum sequence length for this model (9182 > 4096).
+"""  # noqa: E501
+
+KINDS = ("launcher", "runs", "public", "made")
+LOGS = [c for c in cases(KINDS) if (c / "log.txt").is_file() and (c / "log.txt").stat().st_size < 300_000]
+
+
+def name(case: Path) -> str:
+    return f"{case.parent.name}/{case.name}"
+
+
+def judged(text: str, engine: Engine, folder: Path) -> Report:
+    """The verdict on the log alone: accounting would tell the same story again."""
+    path = folder / "log.txt"
+    path.write_text(text, encoding="utf-8", newline="")
+    return triage_path(str(path), engine=engine)
+
+
+def read(case: Path) -> str:
+    return (case / "log.txt").read_bytes().decode("utf-8", "replace")
+
+
+def without_cause(text: str, report: Report, engine: Engine) -> str:
+    """The log without any line that tells of the primary class (or of how the ranks ended)."""
+    primary = report.diagnosis.primary
+    assert primary is not None
+    rules = {r.id for r in engine.ruleset.rules if r.cls == primary.cls}
+    rules |= {f.rule for f in report.diagnosis.findings if f.cls == primary.cls}
+    kinds = EXIT_KINDS | (STOP_KINDS if primary.cls in STOPS else set())
+    exits = {r for r, kind in engine.ruleset.fact_kinds.items() if kind in kinds}
+    told = {f.match.first.text for f in report.diagnosis.findings if f.cls == primary.cls and f.match is not None}
+    numbers = set()
+    for match in explain_text(text.encode(), engine.ruleset, engine.matcher):
+        if match.rejected is None and match.rule.id in rules | exits:
+            numbers.add(match.line)
+    kept = (
+        line
+        for number, line in enumerate(text.split("\n"), 1)
+        if number not in numbers and not any(t and t in line for t in told)
+    )
+    return "\n".join(kept)
+
+
+@pytest.mark.parametrize("case", LOGS, ids=name)
+def test_without_its_cause_a_verdict_changes_or_is_less_sure(case: Path, engine: Engine, tmp_path: Path) -> None:
+    text = read(case)
+    before = judged(text, engine, tmp_path)
+    primary = before.diagnosis.primary
+    if primary is None or primary.cls in WITHOUT_LINES or primary.confidence == "low":
+        pytest.skip("no line tells this verdict")
+    after = judged(without_cause(text, before, engine), engine, tmp_path).diagnosis.primary
+    assert after is None or after.cls != primary.cls or SURE[after.confidence] < SURE[primary.confidence]
+
+
+def same_verdict(before: Report, after: Report) -> bool:
+    first, second = before.diagnosis.primary, after.diagnosis.primary
+    classes = [p.cls if p is not None else None for p in (first, second)]
+    return before.diagnosis.status == after.diagnosis.status and classes[0] == classes[1]
+
+
+@pytest.mark.parametrize("case", [c for c in LOGS if c.parent.name in {"launcher", "made"}], ids=name)
+def test_teardown_noise_after_the_end_changes_nothing(case: Path, engine: Engine, tmp_path: Path) -> None:
+    text = read(case)
+    before = judged(text, engine, tmp_path)
+    if not any(a.summaries for a in before.facts.attempts):
+        pytest.skip("the log has no end that noise could follow")
+    after = judged(text + TEARDOWN, engine, tmp_path)
+    assert same_verdict(before, after)
+
+
+@pytest.mark.parametrize("case", LOGS, ids=name)
+def test_lines_of_another_healthy_rank_change_nothing(case: Path, engine: Engine, tmp_path: Path) -> None:
+    text = read(case)
+    labels = LABELLED.findall(text)
+    before = judged(text, engine, tmp_path)
+    if not labels:
+        pytest.skip("the log has no ranks")
+    lines = text.split("\n")
+    at = next(n for n, line in enumerate(lines) if LABELLED.match(line))
+    label = max(labels, key=lambda found: int(found.strip(" :")))
+    chatter = CHATTER.format(label=label).split("\n")[:-1]
+    middle = (at + len(lines)) // 2
+    while middle > at and not LABELLED.match(lines[middle]):
+        middle -= 1
+    after = judged("\n".join([*lines[:at], *chatter, *lines[at:middle], *chatter, *lines[middle:]]), engine, tmp_path)
+    assert same_verdict(before, after)
+
+
+@pytest.mark.parametrize("case", [c for c in LOGS if c.parent.name in {"public", "made"}], ids=name)
+def test_labels_in_front_of_every_line_change_nothing(case: Path, engine: Engine, tmp_path: Path) -> None:
+    text = read(case)
+    if LABELLED.search(text):
+        pytest.skip("the lines have labels")
+    before = judged(text, engine, tmp_path)
+    if before.facts.last.header.job_id is not None or before.facts.last.summaries:
+        pytest.skip("the launcher's own lines never have labels")
+    after = judged("\n".join(f"0: {line}" for line in text.rstrip("\n").split("\n")) + "\n", engine, tmp_path)
+    first, second = before.diagnosis.primary, after.diagnosis.primary
+    assert (first.cls if first else None) == (second.cls if second else None)
