@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from slurm_triage.diagnosis.cause import ONLY_CONSEQUENCES
 from slurm_triage.diagnosis.classes import SYMPTOMS, WITNESSES
-from slurm_triage.diagnosis.heartbeat import accused_tasks
+from slurm_triage.diagnosis.heartbeat import accused_ranks
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts
 
@@ -23,11 +23,11 @@ def culprit_rank(cause: Finding, found: Sequence[Finding], attempt: AttemptFacts
     seen = _seen_by_witness(cause, found) if cause.cls in WITNESSES else None
     if seen is not None:
         return seen
-    accused = set(accused_tasks(cause))
+    accused = set(accused_ranks(cause, attempt))
     if not accused:
         for finding in found:
             if finding.cls == "heartbeat-timeout":
-                accused |= set(accused_tasks(finding))
+                accused |= set(accused_ranks(finding, attempt))
     if len(accused) == 1:
         return accused.pop()
     # Who only reports a lost peer or a lost coordinator is a victim; the rank that printed nothing is the one.

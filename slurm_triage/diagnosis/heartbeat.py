@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from slurm_triage.diagnosis.classes import SYMPTOMS, level
 from slurm_triage.diagnosis.stall import Stall
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.duration import human
@@ -25,10 +26,12 @@ _TASK = re.compile(r"(?:^|task[: ]|replica:\d+/task:)\s*(\d+)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatView:
+    """Ranks (labels), not task ids: with one process per GPU, a rank stands for all tasks of its node."""
+
     accused: tuple[int, ...]
     alive: tuple[int, ...]
+    dead: tuple[int, ...]
     init_phase: bool
-    timeout_s: float
     notes: tuple[str, ...]
 
 
@@ -41,29 +44,49 @@ def view(
     finding: Finding, findings: Sequence[Finding], attempt: AttemptFacts, progress: Progress, stall: Stall | None
 ) -> HeartbeatView:
     """The checklist, applied to one job."""
-    accused = accused_tasks(finding)
-    timeout_s = timeout_of(attempt)
-    speaking = {
-        f.rank
-        for f in findings
-        if f.match is not None and finding.match is not None and f.match.last_seq >= finding.match.seq
-    }
-    alive = tuple(t for t in accused if t in speaking)
+    """The checklist, applied to one job. ``findings`` with final roles."""
+    accused = accused_ranks(finding, attempt)
+    said = finding.match.seq if finding.match is not None else -1
+    mine = [f for f in findings if f.rank in accused and f.match is not None]
+    # Only the coordination agent's own words show that the process lived; its shell speaks after its death as well.
+    alive = sorted({f.rank for f in mine if f.cls in SYMPTOMS and f.match.last_seq >= said} - {None})
+    fatal = [f for f in mine if level(f.cls) <= 1 and f.role in {"root", "contributor"}]
+    dead = sorted({f.rank for f in fatal if f.rank not in alive} - {None})
     init_phase = progress.last_step is None
     notes = []
     if alive:
-        tasks = ", ".join(map(str, alive))
         notes.append(
-            f"Task {tasks} was declared dead but wrote to the log afterwards: it was alive, the alarm was false."
+            f"Rank {_listed(alive)} was declared dead but reported the same error itself: it was alive, the alarm was "
+            "false."
         )
-    if init_phase:
+    for rank in dead:
+        title = next(f.title for f in fatal if f.rank == rank)
+        notes.append(f"Rank {rank} really died, the alarm was right: {title}.")
+    timeout = human(timeout_of(attempt))
+    if init_phase and not dead:
         notes.append(
-            f"No step had completed: the heartbeat timeout ({human(timeout_s)}) was shorter than start-up and "
-            "compilation. This repeats on every retry until the timeout is raised."
+            f"No step had completed: the heartbeat timeout ({timeout}) was shorter than start-up and compilation. This "
+            "repeats on every retry until the timeout is raised."
         )
-    elif stall is None:
+    elif stall is not None:
+        notes.append(
+            f"Training had stood still for {human(stall.silence_s)} before the alarm, longer than the heartbeat timeout "
+            f"({timeout}) explains: the heartbeat only ended a hang; a longer timeout would not have helped."
+        )
+    elif not dead:
         notes.append("Training was progressing until the alarm; no stall was found before it.")
-    return HeartbeatView(accused, alive, init_phase, timeout_s, tuple(notes))
+    return HeartbeatView(accused, tuple(alive), tuple(dead), init_phase, tuple(notes))
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks))
+
+
+def accused_ranks(finding: Finding, attempt: AttemptFacts) -> tuple[int, ...]:
+    """Ranks (labels, node indexes) of the tasks declared dead. With one process per GPU the coordination service counts
+    processes: task = node x LOCAL_WORLD_SIZE + local rank."""
+    per_node = max(1, attempt.procs_per_node or 1)
+    return tuple(dict.fromkeys(task // per_node for task in accused_tasks(finding)))
 
 
 def accused_tasks(finding: Finding) -> tuple[int, ...]:

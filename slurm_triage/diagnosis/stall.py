@@ -38,7 +38,7 @@ def find_stall(
 
     ``extra_limit_s``: silence that something else explains (the heartbeat timeout after a peer's death).
     """
-    phase, after = _phase(attempt, progress, fact_kind)
+    phase, after = phase_of(attempt, progress, fact_kind)
     limit = (silence_limit_s(progress) if progress.last_step is not None else MIN_INIT_SILENCE_S) + extra_limit_s
     if progress.silence_s is not None:
         measured = progress.silence_basis == "clock"
@@ -53,7 +53,7 @@ def find_stall(
     return None
 
 
-def _phase(attempt: AttemptFacts, progress: Progress, fact_kind: Mapping[str, str]) -> tuple[str, str | None]:
+def phase_of(attempt: AttemptFacts, progress: Progress, fact_kind: Mapping[str, str]) -> tuple[str, str | None]:
     """(phase of the silence, what the log spoke of last)."""
     last_step_seq = max((s.steps[-1].seq for s in attempt.series if s.steps), default=-1)
     after = None

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::(?: .*)?)?$")
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
 _HEADER = "Traceback (most recent call last):"
-_FRAME = re.compile(r'^\s+(?:File "|\S)')
+#: Other threads of the process write between the frames; more lines than this in a row are no traceback any more.
+_MAX_FOREIGN_LINES = 8
 
 
 def traceback_lines(block: Sequence[str]) -> Sequence[str]:
@@ -33,7 +34,7 @@ def _walk(block: Sequence[str]) -> tuple[int, str | None]:
     """(number of lines that belong to the traceback, its last exception)."""
     last: str | None = None
     end = 0
-    inside, chained = True, False
+    inside, chained, foreign = True, False, 0
     for number, line in enumerate(block):
         if not inside:
             if line.startswith(_CHAIN):
@@ -46,9 +47,14 @@ def _walk(block: Sequence[str]) -> tuple[int, str | None]:
                 continue
             break
         if not line.strip() or line[0] in " \t" or line.startswith(("|", "+")):
+            foreign = 0
             continue
-        if _EXCEPTION.match(line.strip()) is not None:
-            last = line.strip()
+        if _EXCEPTION.match(line.strip()) is None:
+            foreign += 1
+            if foreign > _MAX_FOREIGN_LINES:
+                break
+            continue
+        last = line.strip()
         inside = False
         end = number + 1
     return end, last

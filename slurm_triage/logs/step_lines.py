@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from slurm_triage.logs.line import LabelFormat, parse
 from slurm_triage.logs.steps import NO_LOSS, Values
@@ -50,15 +51,26 @@ class _Compiled:
     def __init__(self, index: int, dialect: StepDialect) -> None:
         self.index = index
         self.literal = dialect.literal.encode()
-        self._pattern = re.compile(dialect.pattern.encode())
+        self._dialect = dialect
         self._at_literal = dialect.pattern.startswith(dialect.literal)
         self._offset = 0 if dialect.zero_based else 1
         self._scale = dialect.seconds_scale
-        names = self._pattern.groupindex
-        self._groups = tuple(names.get(n, 0) for n in ("step", "seconds", "rate", "loss", "total"))
-        self._epoch_group = names.get("epoch", 0)
         self._misses = 0
         self._hits = 0
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[bytes]:
+        """Compiled when the literal is met: most logs need one of thirty."""
+        return re.compile(self._dialect.pattern.encode())
+
+    @cached_property
+    def _groups(self) -> tuple[int, ...]:
+        names = self._pattern.groupindex
+        return tuple(names.get(n, 0) for n in ("step", "seconds", "rate", "loss", "total"))
+
+    @cached_property
+    def _epoch_group(self) -> int:
+        return self._pattern.groupindex.get("epoch", 0)
 
     @property
     def has_hits(self) -> bool:

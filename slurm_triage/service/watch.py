@@ -78,7 +78,9 @@ def _evidence(follower: Follower, progress: Progress, after: str | None, now: fl
         lines.append(f"all {len(follower.ranks)} ranks stopped after step {steps.pop()}: a collective waits for all")
     elif steps:
         behind = sorted(str(r.rank) for r in follower.ranks.values() if r.step == min(steps) and r.rank is not None)
-        lines.append(f"ranks stopped at steps {min(steps)} to {max(steps)}; furthest behind: rank {', '.join(behind[:8])}")
+        lines.append(
+            f"ranks stopped at steps {min(steps)} to {max(steps)}; furthest behind: rank {', '.join(behind[:8])}"
+        )
     if progress.expected_step is not None and progress.last_step is not None:
         lines.append(f"step {progress.expected_step} was due by now, step {progress.last_step} was the last")
     if after is not None:

@@ -10,7 +10,14 @@ from slurm_triage.slurm.sacct import TRUE_EXIT_CODES_SINCE, version_number
 
 #: Scenario -> attributes of the job; ``earlier`` gives the states of the runs before, ``steps`` those of some steps.
 EXPECTED: Mapping[str, Mapping[str, Any]] = {
-    "success": {"state": "COMPLETED", "exit_code": 0, "nodes": ("node01",), "user": "alice", "uid": 2001, "restarts": 0},
+    "success": {
+        "state": "COMPLETED",
+        "exit_code": 0,
+        "nodes": ("node01",),
+        "user": "alice",
+        "uid": 2001,
+        "restarts": 0,
+    },
     "two-nodes": {"state": "COMPLETED", "nodes": ("node01", "node02"), "node_count": 2, "steps": {"0": "COMPLETED"}},
     "gpus": {"state": "COMPLETED", "gpus": 2, "comment": "two words", "time_limit_s": 26 * 3600.0},
     "exit-3": {"state": "FAILED", "exit_code": 3, "exit_signal": None},
@@ -19,7 +26,12 @@ EXPECTED: Mapping[str, Mapping[str, Any]] = {
     "batch-killed": {"state": "FAILED", "exit_code": 0, "exit_signal": 11},
     "batch-terminated": {"state": "FAILED", "exit_code": 0, "exit_signal": 15},
     "step-killed": {"state": "FAILED", "exit_code": 139, "derived_exit_signal": 11, "steps": {"0": "CANCELLED"}},
-    "step-fails-script-goes-on": {"state": "COMPLETED", "exit_code": 0, "derived_exit_code": 5, "steps": {"0": "FAILED"}},
+    "step-fails-script-goes-on": {
+        "state": "COMPLETED",
+        "exit_code": 0,
+        "derived_exit_code": 5,
+        "steps": {"0": "FAILED"},
+    },
     "output-name-too-long": {"state": "FAILED", "exit_code": 0, "exit_signal": 53},
     "bad-interpreter": {"state": "FAILED", "exit_code": 2},
     "work-dir-missing": {"state": "COMPLETED", "work_dir": "/no/such/directory"},

@@ -1,6 +1,6 @@
 """Records what a real cluster says about the scenarios, for the tests that run without one.
 
-    python -m tests.slurm.record LANE        writes tests/slurm/recorded/VERSION.json
+python -m tests.slurm.record LANE        writes tests/slurm/recorded/VERSION.json
 """
 
 from __future__ import annotations

@@ -151,7 +151,9 @@ def test_pyslurm_comes_first(make: MakeCommand) -> None:
     choice.accounting.close()
 
 
-def test_without_slurm_the_hooks_words_remain(make: MakeCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_slurm_the_hooks_words_remain(
+    make: MakeCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     del make
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(choosing.importlib.util, "find_spec", lambda name: None)
@@ -187,5 +189,3 @@ def test_backoff_doubles_up_to_its_limit() -> None:
 def test_versions_compare() -> None:
     assert version_number("22.05.8") == (22, 5) < version_number("26.05.5")
     assert version_number("unknown") == (0, 0)
-
-

@@ -14,7 +14,7 @@ from slurm_triage.errors import AccountingError
 from slurm_triage.slurm.pyslurm_source import CHILD, PyslurmAccounting
 
 #: A pyslurm with the attributes that 22.5 has, and one with those of 25.11. ``{extra}`` are attributes of the job.
-PYSLURM = '''
+PYSLURM = """
 __version__ = "{version}"
 def slurm_api_version(): return (22, 5, 8)
 class Stats: max_resident_memory = 1048576
@@ -37,12 +37,12 @@ class db:
         def load(f):
             if db.asked.get("ids") == [13]: raise RuntimeError("Connection refused")
             return {{7: Job()}} if 7 in db.asked.get("ids", [7]) else {{}}
-'''
-NEW = '''    array_id, array_task_id, array_tasks_waiting, requeue_count, failed_node = 6, None, None, 0, "n2"
+"""
+NEW = """    array_id, array_task_id, array_tasks_waiting, requeue_count, failed_node = 6, None, None, 0, "n2"
     def group_id(self): return 5
     gpus = {"gpu": type("G", (), {"count": 4})()}
     standard_output = "/w/x%j"
-'''
+"""
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def hooks(tmp_path: Path) -> Hooks:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_shell_writes_the_same(hooks: Hooks, shell: str) -> None:
-    name = "50% \\25\n$(touch /tmp/x)`x` \"q\" é \x7f"
+    name = '50% \\25\n$(touch /tmp/x)`x` "q" é \x7f'
     (event,) = hooks.run(
         "epilog-slurmctld", shell=shell, SLURM_JOB_ID="12", SLURM_JOB_NAME=name, SLURM_JOB_EXIT_CODE2="3:0"
     )
