@@ -274,7 +274,9 @@ install_files() {
     for file in "$here"/hooks/*; do
         [ -f "$file" ] || continue
         case $file in *.c | *.md) continue ;; esac
-        placed "$file" | put "$libexec/${file##*/}" 0755
+        mode=0644
+        [ ! -x "$file" ] || mode=0755
+        placed "$file" | put "$libexec/${file##*/}" "$mode"
     done
     placed "$here/epilog.d/50-slurm-triage" | put "$libexec/epilog" 0755
     printf 'spool=%s\n' "$spool" | put "$etc/hook.conf" 0644

@@ -82,10 +82,9 @@ def _now(text: str | None) -> float | None:
 
 def _is_tree(target: str) -> bool:
     """A directory that is not itself a job: no log inside, but jobs below."""
-    path = Path(target)
-    if target == "-" or not path.is_dir():
-        return False
-    return is_outputs_tree(path)
+    # Path.is_dir raises for names that are too long; locate says what is wrong with them.
+    directory = target not in {"", "-"} and os.path.isdir(target)  # noqa: PTH112
+    return directory and is_outputs_tree(Path(target))
 
 
 def _print(report: Report, args: argparse.Namespace) -> None:
@@ -98,5 +97,6 @@ def _print(report: Report, args: argparse.Namespace) -> None:
     else:
         color = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         width = shutil.get_terminal_size((100, 24)).columns
-        sys.stdout.write(to_terminal(report, width=width, color=color, share=args.share))
+        ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+        sys.stdout.write(to_terminal(report, width=width, color=color, share=args.share, ascii_only=ascii_only))
     sys.stdout.flush()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO, cast
 
 from slurm_triage import __version__
 from slurm_triage.errors import TriageError
@@ -21,6 +23,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "nodes": ("slurm_triage.cli.nodes", "failure statistics per node"),
     "explain": ("slurm_triage.cli.explain", "why the verdict is what it is"),
     "ledger": ("slurm_triage.cli.ledger", "verify, repair, stats, export"),
+    "bundle": ("slurm_triage.cli.bundle", "a redacted archive of one job, to replay elsewhere"),
+    "metrics": ("slurm_triage.cli.metrics", "numbers for Prometheus"),
     "rules": ("slurm_triage.cli.rules", "list, show, test, lint, backtest"),
     "worker": ("slurm_triage.cli.worker", "process the spool"),
     "hook": ("slurm_triage.cli.hook", "record one event, as a hook would"),
@@ -29,25 +33,34 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 EXIT_USAGE = 2
+EXIT_PARTIAL = 5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status (see docs/operations.md)."""
+    _prepare_streams()
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     if debug:
         args.remove("--debug")
     try:
-        return _run(args)
+        return _run_and_flush(args)
     except TriageError as error:
         if debug:
             raise
         print(f"slurm-triage: {error}", file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
-        # The reader (head, less) has gone: nobody is left to tell. Keep the interpreter's exit flush quiet too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader (head, less) has gone: nobody is left to tell.
+        _discard_output()
         return 0
+    except OSError as error:
+        if debug:
+            raise
+        _discard_output()
+        what = f"read or write {str(error.filename)[:200]!r}" if error.filename else "write the output"
+        print(f"slurm-triage: cannot {what}: {error.strerror or error}", file=sys.stderr)
+        return EXIT_PARTIAL
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -58,6 +71,31 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 70
+
+
+def _prepare_streams() -> None:
+    """A stream that the caller closed (``>&-``) becomes /dev/null, lest the next file opened take its descriptor."""
+    # The annotations of sys do not know that a closed stream is None.
+    if cast("TextIO | None", sys.stdout) is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if cast("TextIO | None", sys.stderr) is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files hold any bytes, and terminals do not show every character.
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _discard_output() -> None:
+    """What could not be written would be tried again, and complained about, when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run_and_flush(args: list[str]) -> int:
+    """A full disk shows when the last buffer is written: while errors are still turned into sentences."""
+    try:
+        return _run(args)
+    finally:
+        sys.stdout.flush()
 
 
 def _run(args: list[str]) -> int:

@@ -7,12 +7,13 @@ The order of rules in a table plays no part. Teardown, victims and messengers ne
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from slurm_triage.diagnosis.classes import (
     GENERIC,
     LINGERING,
+    NOT_BY_STOPPING,
     OUTCOMES,
     STAGE_TIMEOUTS,
     STOPS,
@@ -68,7 +69,8 @@ def _sorted(findings: Iterable[Finding]) -> list[Finding]:
 
 def assign_roles(findings: Sequence[Finding], attempt: AttemptFacts, teardown_seq: int | None) -> tuple[Finding, ...]:
     """Roles by mechanism: what came after the stop, what training survived, what only follows on the same rank."""
-    result = [_teardown(f, teardown_seq) for f in _sorted(findings)]
+    ended_alone = {e.rank for e in attempt.exits if e.code != 0 and not e.victim and e.rank is not None}
+    result = [_teardown(f, teardown_seq, ended_alone) for f in _sorted(findings)]
     result = [_survived(f, attempt.series) for f in result]
     ranks = {f.rank for f in result}
     for rank in ranks:
@@ -78,12 +80,16 @@ def assign_roles(findings: Sequence[Finding], attempt: AttemptFacts, teardown_se
     return tuple(result)
 
 
-def _teardown(finding: Finding, teardown_seq: int | None) -> Finding:
+def _teardown(finding: Finding, teardown_seq: int | None, ended_alone: Set[int]) -> Finding:
+    """``ended_alone``: ranks that exited with an error of their own. What such a rank says about its own fault may
+    reach the log behind the first victim's end, and no stop brings about a full memory."""
     match = finding.match
     if teardown_seq is None or match is None or match.first.file != 0 or finding.role not in {"root", "contributor"}:
         return finding
     late = WITNESSES | STOPS | STAGE_TIMEOUTS
     if match.seq <= teardown_seq or finding.cls in late or match.rule == "exit-status":
+        return finding
+    if finding.rank in ended_alone and finding.cls in NOT_BY_STOPPING:
         return finding
     return with_role(finding, "teardown", "it was printed while the job was being stopped")
 
@@ -226,6 +232,8 @@ def _promoted(findings: Sequence[Finding]) -> Finding | None:
     if first.cls in GENERIC:
         # An abort without the message that should stand before it.
         return replace(first, role="root", why=ONLY_CONSEQUENCES)
+    if all(f.cls in OUTCOMES for f in findings if f.role == "consequence"):
+        return replace(first, role="root")
     telling = {f.rank for f in findings if f.role == "consequence"}
     return Finding(
         cls="unknown-death",

@@ -43,6 +43,9 @@ LINGERING = frozenset(
     }
 )
 
+#: Faults that a process does not get from being stopped.
+NOT_BY_STOPPING = frozenset({"oom-gpu", "oom-host", "disk-quota", "permission-denied", "gpu-hw-fault", "nan-loss"})
+
 #: Failures that cost results although every step was done: the last checkpoint is missing, or the losses are worthless.
 LOST_RESULTS = frozenset(
     {"checkpoint-fs-error", "checkpoint-error", "fs-error", "disk-quota", "permission-denied", "nan-loss"}

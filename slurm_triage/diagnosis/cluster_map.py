@@ -33,3 +33,12 @@ def short_name(host: str, nodes: Sequence[str]) -> str:
         return host
     short = host.split(".")[0]
     return short if short in nodes or not nodes else host
+
+
+def rank_of(node: str, attempt: AttemptFacts, nodes: Sequence[str]) -> int | None:
+    """The rank (label) of a node, by the hosts that the log names, else by the node list."""
+    name = short_name(node, nodes)
+    for rank, host in attempt.rank_hosts.items():
+        if short_name(host, nodes) == name:
+            return rank
+    return nodes.index(name) if name in nodes and attempt.header.nnodes in {None, len(nodes)} else None

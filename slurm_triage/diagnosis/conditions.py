@@ -84,20 +84,24 @@ def _resolved(
 
 
 def _subsumed(match: Match, rules: Mapping[str, Rule], by_rule: Mapping[str, Sequence[Match]]) -> str | None:
-    """A harmless line explains one failure each ("Exception ignored in" stands before every ignored traceback); one
-    more of them than that is a failure of its own."""
+    """A harmless line explains one failure behind it ("Exception ignored in" stands before every ignored traceback);
+    one more than there are such lines is a failure of its own."""
     for rule_id, matches in by_rule.items():
         owner = rules.get(rule_id)
         if owner is None or match.rule not in owner.subsumes:
             continue
-        if any(m.rank == match.rank and (owner.cls != HARMLESS or m.count >= match.count) for m in matches):
-            return f"an echo of {rule_id}"
+        for other in matches:
+            if other.rank != match.rank:
+                continue
+            between = (m for m in by_rule[match.rule] if m.rank == match.rank and other.seq < m.seq <= match.seq)
+            if owner.cls != HARMLESS or (other.seq < match.seq and sum(m.count for m in between) <= other.count):
+                return f"an echo of {rule_id}"
     return None
 
 
 def _ends_harmlessly(match: Match, excuses: Sequence[Match]) -> str | None:
-    """Tracebacks that end in an error known to be harmless are harmless themselves. Only the first one's text is kept,
-    so there must be as many excuses as tracebacks."""
+    """Tracebacks that end in an error known to be harmless are harmless themselves. Of several in a row only the first
+    one's text is kept, so there must be as many excuses as tracebacks."""
     exception = final_exception(match.block) if match.block else None
     if exception is not None and any(
         exception in m.first.text and m.rank == match.rank and m.count >= match.count for m in excuses

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slurm_triage.diagnosis.cause import ONLY_CONSEQUENCES
-from slurm_triage.diagnosis.classes import SYMPTOMS, WITNESSES
+from slurm_triage.diagnosis.classes import STOPS, SYMPTOMS, WITNESSES
+from slurm_triage.diagnosis.cluster_map import rank_of
 from slurm_triage.diagnosis.heartbeat import accused_ranks
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts
@@ -14,11 +15,18 @@ from slurm_triage.model.facts import AttemptFacts
 _UNKNOWN = "unknown-death"
 
 
-def culprit_rank(cause: Finding, found: Sequence[Finding], attempt: AttemptFacts) -> int | None:
-    """The rank that printed the cause, unless it only reports another one: a detector's accused task, the one rank that
-    a heartbeat message names, or the one rank that never complained of a lost peer."""
+def culprit_rank(cause: Finding, found: Sequence[Finding], attempt: AttemptFacts, nodes: Sequence[str]) -> int | None:
+    """The rank that printed the cause, unless the line speaks of somebody else: of a named node, of all ranks (a stop),
+    of a task that a detector accuses, or of a lost peer, who is then the one rank that never complained."""
+    if cause.cls in STOPS:
+        # slurmstepd's lines carry the label of rank 0 although they concern the whole step.
+        return None
+    named = cause.match.captures.get("node") if cause.match is not None else None
+    by_name = rank_of(named, attempt, nodes) if cause.cls in WITNESSES and named else None
+    if by_name is not None:
+        return by_name
     detector = cause.cls in SYMPTOMS or cause.cls == _UNKNOWN
-    if not detector and cause.rank is not None:
+    if not detector and (cause.rank is not None or cause.cls not in WITNESSES):
         return cause.rank
     seen = _seen_by_witness(cause, found) if cause.cls in WITNESSES else None
     if seen is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from slurm_triage.diagnosis import advice, culprit, heartbeat, narrative, ranks, refine, special, status, suspects
 from slurm_triage.diagnosis.cause import STALL_RULE, assign_roles, choose
-from slurm_triage.diagnosis.classes import STOPS
+from slurm_triage.diagnosis.classes import STAGE_TIMEOUTS, STOPS, SYMPTOMS
 from slurm_triage.diagnosis.cluster_map import job_nodes, node_of
 from slurm_triage.diagnosis.completion import End, read_end
 from slurm_triage.diagnosis.conditions import sort_matches
@@ -252,6 +252,8 @@ def _notes(
             notes.extend(view.notes)
             break
     notes.extend(refine.node_exit_notes(found))
+    if cause is not None and cause.cls in SYMPTOMS | STAGE_TIMEOUTS | {"unknown-death"}:
+        notes.extend(ranks.silence_notes(evidence.attempt, job_nodes(evidence.job, evidence.attempt)))
     if not evidence.files.logs:
         notes.extend(text for text in special.without_log(evidence.job, evidence.files)[1:] if text)
     notes.extend(evidence.facts.notes)
@@ -272,7 +274,7 @@ def _primary(
     known = classes.get(cause.cls)
     rule = evidence.ruleset.by_id(cause.rule)
     same = sorted({f.rank for f in found if f.cls == cause.cls and f.role == "root" and f.rank is not None})
-    rank = culprit.culprit_rank(cause, found, evidence.attempt)
+    rank = culprit.culprit_rank(cause, found, evidence.attempt, nodes)
     if rank != cause.rank:
         same = [rank] if rank is not None else []
     by_rule = rule.stage if rule is not None else None

@@ -47,21 +47,18 @@ def view(
     """The checklist, applied to one job. ``findings`` with final roles."""
     accused = accused_ranks(finding, attempt)
     said = finding.match.seq if finding.match is not None else -1
-    mine = [f for f in findings if f.rank in accused and f.match is not None]
     # Only the coordination agent's own words show that the process lived; its shell speaks after its death as well.
-    alive = sorted({f.rank for f in mine if f.cls in SYMPTOMS and f.match.last_seq >= said} - {None})
-    fatal = [f for f in mine if level(f.cls) <= 1 and f.role in {"root", "contributor"}]
-    dead = sorted({f.rank for f in fatal if f.rank not in alive} - {None})
+    alive = [r for r in accused if any(f.rank == r and f.cls in SYMPTOMS and _last_seq(f) >= said for f in findings)]
+    fatal = {f.rank: f.title for f in findings if level(f.cls) <= 1 and f.role in {"root", "contributor"}}
+    dead = [r for r in accused if r in fatal and r not in alive]
     init_phase = progress.last_step is None
     notes = []
     if alive:
         notes.append(
-            f"Rank {_listed(alive)} was declared dead but reported the same error itself: it was alive, the alarm was "
-            "false."
+            f"Declared dead, but alive (they reported the same error themselves, so the alarm was false): rank "
+            f"{_listed(alive)}."
         )
-    for rank in dead:
-        title = next(f.title for f in fatal if f.rank == rank)
-        notes.append(f"Rank {rank} really died, the alarm was right: {title}.")
+    notes.extend(f"Rank {rank} really died, the alarm was right: {fatal[rank]}." for rank in dead)
     timeout = human(timeout_of(attempt))
     if init_phase and not dead:
         notes.append(
@@ -70,12 +67,16 @@ def view(
         )
     elif stall is not None:
         notes.append(
-            f"Training had stood still for {human(stall.silence_s)} before the alarm, longer than the heartbeat timeout "
-            f"({timeout}) explains: the heartbeat only ended a hang; a longer timeout would not have helped."
+            f"Training had stood still for {human(stall.silence_s)} before the alarm, longer than the heartbeat "
+            f"timeout ({timeout}) explains: the heartbeat only ended a hang; a longer timeout would not have helped."
         )
     elif not dead:
         notes.append("Training was progressing until the alarm; no stall was found before it.")
     return HeartbeatView(accused, tuple(alive), tuple(dead), init_phase, tuple(notes))
+
+
+def _last_seq(finding: Finding) -> int:
+    return finding.match.last_seq if finding.match is not None else -1
 
 
 def _listed(ranks: Sequence[int]) -> str:

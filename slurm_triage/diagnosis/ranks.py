@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slurm_triage.diagnosis.cluster_map import node_of
+from slurm_triage.model import nodelist
 from slurm_triage.model.diagnosis import Finding, RankView
 from slurm_triage.model.exit_status import signal_name
 from slurm_triage.model.facts import AttemptFacts, ExitRecord
 from slurm_triage.model.progress import Progress
 
 _MAX_WORDS_CHARS = 160
+_MAX_SILENT = 16
 
 
 def rank_views(
@@ -70,11 +72,22 @@ def _exit_text(record: ExitRecord | None) -> str | None:
     return f"{text} (stopped)" if record.victim else text
 
 
-def silent_ranks(attempt: AttemptFacts, nnodes: int | None) -> tuple[int, ...]:
-    """Ranks that should exist but wrote nothing in the end of the log, when most others did."""
+def silent_ranks(attempt: AttemptFacts) -> tuple[int, ...]:
+    """Ranks that should exist but completed no step and wrote nothing near the end, when most others did."""
+    count = attempt.header.nnodes
     present = {t.rank for t in attempt.tails if t.rank is not None} | {
         s.rank for s in attempt.series if s.rank is not None
     }
-    if not nnodes or not present or len(present) * 2 < nnodes:
+    if not count or not present or len(present) * 2 < count:
         return ()
-    return tuple(r for r in range(nnodes) if r not in present)
+    return tuple(r for r in range(count) if r not in present)
+
+
+def silence_notes(attempt: AttemptFacts, nodes: Sequence[str]) -> tuple[str, ...]:
+    """The launcher's hint for a stage that hangs: look for the label that is missing among the tasks' output."""
+    silent = silent_ranks(attempt)
+    if not silent:
+        return ()
+    hosts = [n for n in (node_of(rank, attempt, nodes) for rank in silent) if n]
+    where = f" ({nodelist.fold(hosts)})" if hosts else ""
+    return (f"Rank {', '.join(map(str, silent[:_MAX_SILENT]))}{where} completed no step and is missing from the end of the log: look there first.",)

@@ -14,6 +14,8 @@ from slurm_triage.model.progress import Progress
 GOOD_MEM_FRACTION = 0.93
 #: The launcher's default since 2026-03; earlier logs had .85.
 DEFAULT_MEM_FRACTION = ".93"
+#: Shorter saves neither explain a silence nor come near a heartbeat timeout.
+_TELLING_COST_S = 1.0
 _BUFFER_WORDS = ("nccl", "rccl", "cuda calloc", "hsa_status_error_out_of_resources")
 
 
@@ -93,7 +95,7 @@ def checkpoint(
             "Nothing in the log proves that the checkpoint was completed; look for its directory without a temporary "
             "suffix before restarting."
         )
-    if progress.checkpoint_cost_s is not None:
+    if progress.checkpoint_cost_s is not None and progress.checkpoint_cost_s >= _TELLING_COST_S:
         notes.append(f"A checkpoint takes about {human(progress.checkpoint_cost_s)} here.")
     return tuple(notes)
 

@@ -45,7 +45,8 @@ def soft_success(attempt: AttemptFacts, progress: Progress, end: End, cause: Fin
         how = f"rank {failing[0]} ended badly during teardown"
     else:
         how = "teardown went wrong"
-    return Finding("soft-success", "root", "completion", f"all {total} steps were completed; {how}", step=last)
+    rank = failing[0] if failing and stop is None else None
+    return Finding("soft-success", "root", "completion", f"all {total} steps were completed; {how}", rank, step=last)
 
 
 def incomplete_success(progress: Progress, end: End, sigterm: bool) -> Finding | None:

@@ -25,7 +25,7 @@ def fold_attempt(
     kinds = {rule.id: rule.fact for rule in ruleset.rules if rule.fact}
     header = _header(first.header)
     facts = sorted((f for t in tallies for f in t.facts), key=lambda f: f.seq)
-    matches = [_with_uncounted(m.frozen(), t.uncounted) for t in tallies for m in t.matches.values()]
+    matches = [_with_uncounted(m.frozen(), t.uncounted) for t in tallies for m in (*t.earlier, *t.matches.values())]
     matches = _merge_copies(sorted(matches, key=lambda m: m.seq))
     args, exact = _launch_args(first.launch_trace, header.passthrough_args)
     rank_hosts: dict[int, str] = {}
@@ -87,10 +87,13 @@ def _with_uncounted(match: Match, uncounted: Mapping[str, int]) -> Match:
 
 
 def _merge_copies(matches: Sequence[Match]) -> list[Match]:
-    """One match per rule and rank: a Ray worker's file repeats what the driver's log shows already."""
-    merged: dict[tuple[str, int | None], Match] = {}
+    """One match per rule and rank (and event, if training survived an earlier one): a Ray worker's file repeats what
+    the driver's log shows already."""
+    merged: dict[tuple[str, int | None, int | None], Match] = {}
+    events = {(m.rule, m.rank, m.first.file) for m in matches}
+    single = len(events) == len(matches)
     for match in matches:
-        key = (match.rule, match.rank)
+        key = (match.rule, match.rank, None if single else match.step)
         known = merged.get(key)
         if known is None:
             merged[key] = match

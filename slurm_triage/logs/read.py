@@ -64,15 +64,23 @@ def read_logs(files: JobFiles, ruleset: RuleSet, matcher: Matcher, *, max_bytes:
             if number == count - 1:
                 tails.extend(_tails(file, rank))
         attempts.append(fold_attempt(number, tallies, ruleset, series, tails))
-    notes = tuple(f"{r.log.path}: {r.damaged}" for r in read if r.damaged)
     return LogFacts(
         attempts=tuple(attempts),
         bytes_scanned=sum(r.scan.bytes_scanned for r in read),
         size_bytes=sum(r.size_bytes for r in read),
         truncated=truncated,
         binary=any(_is_binary(r.scan) for r in read),
-        notes=notes,
+        notes=_notes(read),
     )
+
+
+def _notes(read: Sequence[_ReadFile]) -> tuple[str, ...]:
+    """What a reader must know about the files before believing a verdict that rests on them."""
+    notes = [f"{r.log.path}: {r.damaged}" for r in read if r.damaged]
+    if not any(r.scan.bytes_scanned for r in read):
+        notes.append("The log is empty: the job printed nothing, or its output went elsewhere.")
+    notes.extend(f"{r.log.path} is mostly binary data: is it a log?" for r in read if _is_binary(r.scan))
+    return tuple(notes)
 
 
 def _read_one(
@@ -107,8 +115,8 @@ def _with_rank(tally: AttemptTally, rank: int | None) -> AttemptTally:
     if rank is None:
         return tally
     tally.facts = [replace(f, rank=rank) if f.rank is None else f for f in tally.facts]
-    for key, value in list(tally.matches.items()):
-        if key[1] is None:
+    for value in (*tally.earlier, *tally.matches.values()):
+        if value.first.rank is None:
             value.first = replace(value.first, rank=rank)
     return tally
 

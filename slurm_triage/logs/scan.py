@@ -226,7 +226,9 @@ class FileScan:
                 self.attempt.count(match)
 
     def _block(self, rule: Rule, line: Line, spot: _Spot, data: bytearray, end: int) -> tuple[str, ...]:
-        if not rule.block_lines or (rule.fact is None and (rule.id, line.rank) in self.attempt.matches):
+        if not rule.block_lines:
+            return ()
+        if rule.fact is None and not self.attempt.is_new_event(rule.id, line.rank, self._cursor.before(line.rank)):
             return ()
         return tuple(following(data, spot.end, end, line.rank, self.labels, rule.block_lines))
 

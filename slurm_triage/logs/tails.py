@@ -24,7 +24,7 @@ def rank_tails(
     counts: dict[int | None, int] = {}
     position = len(tail)
     for _ in range(_MAX_LINES):
-        if position <= 0 or len(found) == labels.ntasks:
+        if position <= 0 or len(found) - (None in found) == labels.ntasks:
             break
         start = tail.rfind(b"\n", 0, position - 1) + 1 if position > 1 else 0
         raw = tail[start:position].rstrip(b"\r\n")

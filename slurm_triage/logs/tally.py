@@ -13,6 +13,11 @@ MAX_TEXT_CHARS = 400
 MAX_FACTS = 20_000
 #: (rule, rank) pairs kept per attempt.
 MAX_MATCHES = 50_000
+#: A message of several lines that comes again after this many further steps is another event: training survived the
+#: first. Two steps may be printed late.
+NEW_EVENT_STEPS = 3
+#: Such events kept per attempt; a loop that logs its exceptions has one per step.
+MAX_EARLIER = 1_000
 
 
 @dataclass(slots=True)
@@ -24,6 +29,7 @@ class Tally:
     last: Place
     last_seq: int
     last_time: float | None
+    last_step: int | None = None
 
     def frozen(self) -> Match:
         first = self.first
@@ -51,6 +57,8 @@ class AttemptTally:
     start_seq: int
     header: dict[str, str] = field(default_factory=dict)
     matches: dict[tuple[str, int | None], Tally] = field(default_factory=dict)
+    earlier: list[Tally] = field(default_factory=list)
+    """Events that training survived, of rules that came again later."""
     uncounted: dict[str, int] = field(default_factory=dict)
     """Matches of flooding rules that were counted but not looked at."""
     facts: list[Match] = field(default_factory=list)
@@ -79,16 +87,29 @@ class AttemptTally:
         if self.last_time is None or moment > self.last_time:
             self.last_time = moment
 
+    def is_new_event(self, rule_id: str, rank: int | None, step: int | None) -> bool:
+        """Whether a message of several lines is to be kept as an event of its own."""
+        tally = self.matches.get((rule_id, rank))
+        if tally is None:
+            return True
+        if step is None or len(self.earlier) >= MAX_EARLIER:
+            return False
+        return step - (tally.last_step if tally.last_step is not None else -1) >= NEW_EVENT_STEPS
+
     def count(self, match: Match) -> None:
         key = (match.rule, match.rank)
         tally = self.matches.get(key)
-        if tally is not None:
+        if tally is not None and match.block and self.is_new_event(match.rule, match.rank, match.step):
+            self.earlier.append(tally)
+            self.matches[key] = Tally(match, 1, match.first, match.seq, match.time, match.step)
+        elif tally is not None:
             tally.count += 1
             tally.last = match.first
             tally.last_seq = match.seq
             tally.last_time = match.time if match.time is not None else tally.last_time
+            tally.last_step = match.step if match.step is not None else tally.last_step
         elif len(self.matches) < MAX_MATCHES:
-            self.matches[key] = Tally(match, 1, match.first, match.seq, match.time)
+            self.matches[key] = Tally(match, 1, match.first, match.seq, match.time, match.step)
         else:
             self.uncounted[match.rule] = self.uncounted.get(match.rule, 0) + 1
 

@@ -22,7 +22,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """All matches of one rule by one rank in one attempt.
+    """All matches of one rule by one rank in one attempt; a message of several lines that comes again after training
+    went on is a match of its own.
 
     ``step`` is the last step that this rank (any rank, if it printed none) had logged before the first match,
     None before any step. ``time`` is the wall clock (epoch seconds) of the first match when its line, or an earlier

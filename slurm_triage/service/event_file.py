@@ -30,5 +30,6 @@ def record(spool: Path, job_id: str, env: Mapping[str, str], *, kind: str = "hoo
 
 
 def _escape(value: str) -> str:
+    """As hooks/record-event does it: ``\\xx`` for what is not printable ASCII, and for the backslash."""
     raw = value.encode("utf-8", "surrogateescape")
-    return "".join(chr(b) if 0x20 <= b < 0x7F and b != 0x25 else f"%{b:02X}" for b in raw)
+    return "".join(chr(b) if 0x20 <= b < 0x7F and b != 0x5C else f"\\{b:02x}" for b in raw)

@@ -198,6 +198,7 @@ class Cluster:
             etc / "slurm.conf", config.slurm_conf(self.layout, hostname, memory_cgroup=cgroup, extra=extra)
         )
         config.write_file(etc / "cgroup.conf", config.cgroup_conf(self.layout, memory_cgroup=cgroup))
+        config.write_file(etc / "hosts", config.hosts(self.layout, hostname))
         config.write_file(etc / "gres.conf", config.gres_conf(self.layout))
         for name in ("plugstack.conf", *(f"gpu{n}" for n in range(config.GPUS_PER_NODE))):
             (etc / name).touch()

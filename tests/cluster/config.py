@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,9 +14,18 @@ GPUS_PER_NODE = 4
 NO_OP = "#!/bin/sh\nexit 0\n"
 
 
+def listen_on_loopback(layout: Layout, hostname: str) -> bool:
+    """True if daemons that listen on the address of the host's own name listen on the loopback interface."""
+    try:
+        return layout.lane == "root" or socket.gethostbyname(hostname).startswith("127.")
+    except OSError:
+        return False
+
+
 def slurmdbd_conf(layout: Layout, hostname: str, commit_delay_s: int = 0) -> str:
+    listen = "CommunicationParameters=NoInAddrAny\n" if listen_on_loopback(layout, hostname) else ""
     return f"""\
-AuthType=auth/munge
+{listen}AuthType=auth/munge
 AuthInfo=socket={layout.munge_socket}
 DbdHost={hostname}
 DbdAddr=127.0.0.1
@@ -67,6 +77,8 @@ def slurm_conf(layout: Layout, hostname: str, *, memory_cgroup: bool, extra: Seq
         "AccountingStoragePass": str(layout.munge_socket),
         "PlugStackConfig": f"{layout.inside}/etc/plugstack.conf",
         "MpiDefault": "none",
+        # Listen on the address of the host's own name, which is on the loopback interface here, not on every one.
+        "CommunicationParameters": "NoInAddrAny,NoCtldInAddrAny" if listen_on_loopback(layout, hostname) else "",
         # The shortest times at which a lost node, a stubborn process and a full queue are still told apart.
         "ReturnToService": "2",
         "SlurmdTimeout": "15",
@@ -118,6 +130,11 @@ def hook_settings(layout: Layout) -> dict[str, str]:
 def gres_conf(layout: Layout) -> str:
     """GPUs that do not exist: Slurm counts the files and never opens them."""
     return f"Name=gpu File={layout.inside}/etc/gpu[0-{GPUS_PER_NODE - 1}]\n"
+
+
+def hosts(layout: Layout, hostname: str) -> str:
+    """Names of the nodes, for the nodes."""
+    return f"127.0.0.1 localhost {hostname} {' '.join(layout.nodes)}\n"
 
 
 def cgroup_conf(layout: Layout, *, memory_cgroup: bool) -> str:

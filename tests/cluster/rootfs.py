@@ -43,6 +43,7 @@ mkdir -p "$root/srv/checkout" "$root/srv/host"
 mount --bind "$checkout" "$root/srv/checkout"
 mount -o remount,bind,ro "$root/srv/checkout"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+printf '127.0.0.1 localhost %s\n' "$(uname -n)" > "$root/etc/hosts"
 cd "$root"
 pivot_root . srv/host
 umount -l /srv/host

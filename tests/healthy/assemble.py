@@ -38,7 +38,7 @@ _STAMPS = (
 )
 _EPOCH = re.compile(r"(?<= 00:00:)179600\d{4}(?=\.)")
 #: Rules about a step or job being stopped. Their lines blame nobody, but a healthy run does not end with them.
-STOPPING = frozenset({"harmless-terminating-step", "harmless-step-cancelled"})
+STOPPING = frozenset({"harmless-terminating-step", "harmless-step-cancelled", "torchrun-own-exception"})
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,8 @@ def _megatron(step: int, steps: int, taken: float, now: float, rank: int, rng: r
 def _trainer(step: int, steps: int, taken: float, now: float, rank: int, rng: random.Random) -> Sequence[str]:
     if rank or (step + 1) % 5:
         return ()
-    bar = f"\r{(step + 1) * 100 // steps:3}%|####      | {step + 1}/{steps} [{int(now) // 60:02}:{int(now) % 60:02}<00:10, {1 / taken:5.2f}it/s]"
+    rate = f"{1 / taken:5.2f}it/s" if taken < 1 else f"{taken:5.2f}s/it"
+    bar = f"\r{(step + 1) * 100 // steps:3}%|####      | {step + 1}/{steps} [{int(now) // 60:02}:{int(now) % 60:02}<00:10, {rate}]"
     return (bar, f"{{'loss': {9 - step / steps:.4f}, 'grad_norm': 1.2, 'learning_rate': 1e-05, 'epoch': {step / steps:.2f}}}")
 
 

@@ -72,7 +72,7 @@ def _record(job: OrdinaryJob, python: str) -> bool:
         work, home = Path(scratch, "job"), Path(scratch, "home")
         work.mkdir()
         home.mkdir()
-        command = ["bash", str(job.script), *([job.argument] if job.argument is not None else [])]
+        command = ["bash", "-e", str(job.script), *([job.argument] if job.argument is not None else [])]
         begin = time.monotonic()
         output = Path(scratch, "output")
         with output.open("wb") as stream, subprocess.Popen(

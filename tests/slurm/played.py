@@ -49,7 +49,7 @@ def install_hooks(cluster: Cluster) -> Path:
 
 
 def remove_hooks(cluster: Cluster) -> None:
-    cluster.set_hooks({kind: None for kind in HOOK_KINDS})
+    cluster.set_hooks(dict.fromkeys(HOOK_KINDS))
     cluster.set_hooks({"epilog.d/50-slurm-triage": None})
     shutil.rmtree(cluster.dir / "triage-spool", ignore_errors=True)
 

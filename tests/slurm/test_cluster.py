@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.config import listen_on_loopback
 from tests.cluster.processes import Processes, start_time
 
 
@@ -20,6 +22,17 @@ def test_up_twice_changes_nothing(cluster: Cluster) -> None:
     cluster.up()
     assert time.monotonic() - started < 20.0
     assert {name: cluster.processes.pid(name) for name in cluster.processes.names()} == before
+
+
+def test_everything_listens_on_the_loopback_only(cluster: Cluster) -> None:
+    if not listen_on_loopback(cluster.layout, socket.gethostname()):
+        pytest.skip("this host's own name is not on the loopback interface")
+    first = cluster.layout.base_port
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    listening = [row[1].split(":") for row in rows if row[3] == "0A"]
+    ours = {int(port, 16): address for address, port in listening if first <= int(port, 16) < first + 100}
+    assert len(ours) == len(cluster.layout.nodes) + 3
+    assert {address[-2:] for address in ours.values()} == {"7F"}, "127.x.y.z, lowest byte last"
 
 
 def test_nodes_are_separate(cluster: Cluster) -> None:
@@ -83,7 +96,7 @@ def test_stopping_what_does_not_run_is_no_error(tmp_path: Path) -> None:
     Processes(tmp_path).stop(["nobody"])
 
 
-@pytest.mark.parametrize("text", ["", "12", "x y", "1 2 3"])
+@pytest.mark.parametrize("text", ["", "12", "1 2 3", "x\n"])
 def test_a_damaged_pid_file_names_nobody(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.pid").write_text(text)
     assert Processes(tmp_path).pid("x") is None

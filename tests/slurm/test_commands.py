@@ -156,7 +156,7 @@ def test_without_slurm_the_hooks_words_remain(
 ) -> None:
     del make
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(choosing.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(choosing.importlib.util, "find_spec", lambda _: None)
     choice = choose()
     assert choice.accounting.name == "hook"
     assert len(choice.why) == 3

@@ -230,7 +230,7 @@ def test_good_event() -> None:
     [
         (lambda text: text.replace("end=1\n", ""), "not whole"),
         (lambda text: text[:-1], "not whole"),
-        (lambda text: "", "not whole"),
+        (lambda _: "", "not whole"),
         (lambda text: text.replace("event=1", "event=2"), "version 2"),
         (lambda text: text.replace("slurm-triage-event=1\n", ""), "version none"),
         (lambda text: text.replace("jobcomp", "rootkit"), "no kind"),

@@ -9,6 +9,6 @@ git rebase other || { git status; git rebase --abort; }
 git merge other || { printf 'steps: 25\n' > run.yml; git add run.yml; git commit -m 'Merge: Segmentation fault fixed'; }
 git cherry-pick other || { git cherry-pick --skip || git cherry-pick --abort; }
 git log --oneline --graph
-git show --stat -p HEAD~1
+git show --stat -p --format=%h HEAD~1
 git fsck --full && git gc
 git push nowhere main || echo "no remote named nowhere; nothing pushed"

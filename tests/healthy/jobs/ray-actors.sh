@@ -1,3 +1,3 @@
 # Ray actors that train, with the prefix (Trainer pid=...) on each line.
 # needs: ray
-"$PY" "$PROGRAMS/ray_actors.py"
+RAY_DEDUP_LOGS=0 "$PY" "$PROGRAMS/ray_actors.py"

@@ -4,6 +4,6 @@ sleep 300 & monitor=$!
 sleep 301 & tail_log=$!
 echo "running the main program"
 for i in 1 2 3; do echo "chunk $i of 3"; sleep 0.1; done
-kill "$monitor"; wait "$monitor"
-kill -9 "$tail_log"; wait "$tail_log"
+kill "$monitor"; wait "$monitor" || true
+kill -9 "$tail_log"; wait "$tail_log" || true
 echo "all chunks done"

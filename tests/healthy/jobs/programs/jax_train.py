@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> None:
         rows = 64 if step >= args.reshape_at > 0 else 32
         batch = jnp.asarray(rng.normal(size=(rows, 64)), jnp.float32)
         if args.sharded:
-            mesh = jax.make_mesh((jax.device_count(),), ("data",))
+            mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
             batch = jax.device_put(batch, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data")))
         loss = float(evaluate(weights, batch))
         weights = update(weights, batch)

@@ -27,4 +27,5 @@ actors = [Trainer.remote() for _ in range(2)]
 print("final losses", ray.get([a.train.remote(40) for a in actors]))
 for actor in actors:
     ray.kill(actor)
+time.sleep(1)
 ray.shutdown()

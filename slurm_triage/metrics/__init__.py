@@ -1,0 +1,1 @@
+"""Numbers for Prometheus, computed from the ledger and the spool."""
