@@ -170,25 +170,27 @@ plan_hooks() {
       $libexec/epilog || true
   or make it a directory: Epilog=DIR/* with both scripts in it. Without, the controller's hook reports every job." ;;
     esac
+    # Both, where both are free: only jobcomp sees jobs that never started, only the other runs on every requeue.
     case $epilog_ctld in
-        '' | "$libexec/epilog-slurmctld")
-            lines="$lines${lines:+
-}EpilogSlurmctld=$libexec/epilog-slurmctld"
-            restart=yes ;;
-        *)
-            case $jobcomp_type in
-                '' | jobcomp/none | none)
-                    lines="$lines${lines:+
-}JobCompType=jobcomp/script
-JobCompLoc=$libexec/jobcomp"
-                    restart=yes ;;
-                *)
-                    [ "$jobcomp_loc" = "$libexec/jobcomp" ] || todo="$todo
-  EpilogSlurmctld is your $epilog_ctld and JobCompType is $jobcomp_type. To report jobs whose node is lost
-  or that never start within seconds, call from your script:  $libexec/epilog-slurmctld || true
-  Without, accounting is asked every ten minutes for jobs that no hook reported." ;;
-            esac ;;
+        '' | "$libexec/epilog-slurmctld") add_line "EpilogSlurmctld=$libexec/epilog-slurmctld" ;;
+        *) todo="$todo
+  EpilogSlurmctld is your $epilog_ctld. To have every run of a requeued job reported at once, call from it:
+      $libexec/epilog-slurmctld || true" ;;
     esac
+    case $jobcomp_type/$jobcomp_loc in
+        / | jobcomp/none/* | none/* | "jobcomp/script/$libexec/jobcomp")
+            add_line "JobCompType=jobcomp/script"
+            add_line "JobCompLoc=$libexec/jobcomp" ;;
+        *) todo="$todo
+  JobCompType is $jobcomp_type already. Jobs that are cancelled before they start are found by asking accounting
+  every ten minutes (reconcile_s in config.toml)." ;;
+    esac
+}
+
+add_line() {
+    lines="$lines${lines:+
+}$1"
+    restart=yes
 }
 
 # A site's file in epilog.d that cannot be executed drains nodes: not our doing, but better known before than after.

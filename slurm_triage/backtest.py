@@ -12,12 +12,11 @@ from slurm_triage.locate import is_outputs_tree, locate, locate_all
 from slurm_triage.model.files import JobFiles
 from slurm_triage.model.job import NO_JOB, Job
 from slurm_triage.model.report import Report
+from slurm_triage.past_jobs import PastJob, past_job
 from slurm_triage.pipeline import Engine, triage
-from slurm_triage.report.stored import StoredReportError, read_document
 
 if TYPE_CHECKING:
     from slurm_triage.ledger.record import LedgerRecord
-    from slurm_triage.report.document import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,67 +88,18 @@ def compare_past(records: Iterable[LedgerRecord], before: Engine | None, after: 
             continue
         target = f"job {record.display_id}"
         try:
-            document = _report_of(record)
-            job = _job_of(record, document)
-            files = _files_of(record, document, job)
-            now = _verdict(files, after, job)
-            then = _recorded(record, document, now) if before is None else _verdict(files, before, job)
+            past = past_job(record)
+            now = _verdict(past.files, after, past.job)
+            then = _recorded(record, past, now) if before is None else _verdict(past.files, before, past.job)
         except (NotFoundError, UsageError) as error:
             yield Comparison(target, None, None, f"{target}: {error}")
             continue
-        yield Comparison(f"{target} ({_name(files, Path(target))})", then, now)
+        yield Comparison(f"{target} ({_name(past.files, Path(target))})", then, now)
 
 
-def _report_of(record: LedgerRecord) -> Document | None:
-    """The report of the job, if it is still there and about this run."""
-    if record.report_path is None:
-        return None
-    try:
-        document = read_document(record.report_path)
-    except (OSError, StoredReportError):
-        return None
-    return document if str(document["job"]["id"]) == record.job_id else None
-
-
-def _job_of(record: LedgerRecord, document: Document | None) -> Job:
-    """Accounting's record as the report has it; else the little that the ledger keeps of it."""
-    if document is not None:
-        from slurm_triage.slurm.record_file import job_from_record
-
-        return job_from_record(document["job"]) if document["accounting"]["source"] != "none" else NO_JOB
-    if record.state is None:
-        return NO_JOB
-    return Job(
-        job_id=record.job_id,
-        array_job_id=record.array_job_id,
-        array_task_id=record.array_task_id,
-        restarts=record.restarts,
-        name=record.name,
-        state=record.state,
-        submit=record.submit,
-        start=record.start,
-        end=record.end,
-        elapsed_s=record.elapsed_s,
-        nodes=record.node_names,
-        node_count=record.node_count,
-        gpus=record.gpus,
-        source="file",
-        final=not record.provisional,
-    )
-
-
-def _files_of(record: LedgerRecord, document: Document | None, job: Job) -> JobFiles:
-    """Raises NotFoundError if the log is gone, or nobody knows where it was."""
-    path = (document["log"]["path"] if document is not None else None) or record.job_dir
-    if not path:
-        raise NotFoundError("neither its report nor the ledger says where its log is")
-    return locate(path, job=job)
-
-
-def _recorded(record: LedgerRecord, document: Document | None, now: Verdict) -> Verdict:
+def _recorded(record: LedgerRecord, past: PastJob, now: Verdict) -> Verdict:
     """The verdict of the time. Its rules are not all recorded, so none count as gained or lost."""
-    primary = document["primary"] if document is not None and document["status"] == record.status else None
-    title = primary["title"] if primary is not None else now.title if record.cls == now.cls else None
+    title = past.title if past.title is not None or record.cls != now.cls else now.title
     return replace(now, status=record.status, cls=record.cls, title=title)
 
 

@@ -39,6 +39,8 @@ class Settings:
     """An event that accounting cannot explain for this long is dropped."""
     reconcile_s: float = 600.0
     """How often accounting is asked for ended jobs that no hook reported; 0: never."""
+    reconcile_lag_s: float = 120.0
+    """Jobs that ended this recently are still left to their hooks, and slurmdbd may not have them yet."""
     admin_comment: CommentWish = "failures"
     report_dir: str = ""
     """Directory for the reports of jobs without a directory of their own, with ``%`` forms; empty: beside the log."""

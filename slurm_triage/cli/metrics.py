@@ -17,9 +17,13 @@ _SINCE = "now-1day"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--write", metavar="DIR", type=Path, help="write slurm-triage.prom into DIR instead of printing")
+    parser.add_argument("--write", metavar="DIR", type=Path, help="write slurm-triage.prom into DIR, print nothing")
     parser.add_argument(
-        "-S", "--since", metavar="TIME", default=_SINCE, help=f"count jobs that were there after TIME (default {_SINCE})"
+        "-S",
+        "--since",
+        metavar="TIME",
+        default=_SINCE,
+        help=f"jobs that were there after TIME (default {_SINCE})",
     )
     add_ledger(parser)
 

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,18 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from slurm_triage.cli.text_table import bold, dim, pick_fields, printable, render
-from slurm_triage.errors import NotFoundError, PartialResultError
-from slurm_triage.model.rule import FACT, FailureClass, Rule, StepDialect
+from slurm_triage.errors import NotFoundError, PartialResultError, UsageError
+from slurm_triage.model.rule import FACT, FailureClass, Rule, RuleSet, StepDialect
 from slurm_triage.rules.load import load_rules, overlay_dirs
 from slurm_triage.rules.match_text import LineMatch, explain_stream
 from slurm_triage.rules.matcher import Matcher
 
 if TYPE_CHECKING:
     from slurm_triage.backtest import Comparison, Verdict
+    from slurm_triage.ledger.record import LedgerRecord
 
 LIST_FIELDS = ("id", "class", "role", "priority", "domain", "stage", "retry", "pack", "fact", "title", "patterns")
 LIST_DEFAULT = ("id", "class", "role", "priority", "pack", "title")
 DIALECT_CLASS = "step-dialect"
+_SINCE = "now-7days"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +58,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="packs or directories (default: all)")
 
     backtest = actions.add_parser("backtest", help="which verdicts would change with other rules")
-    backtest.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="logs, job directories or outputs trees")
+    backtest.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="logs, job directories or outputs trees")
+    backtest.add_argument(
+        "--ledger",
+        nargs="?",
+        const="",
+        metavar="DIR",
+        help="logs of the ledger's past jobs; without --rules: what was said then against the rules in force",
+    )
+    backtest.add_argument(
+        "-S", "--since", metavar="TIME", help="with --ledger: only jobs that were there after TIME (default now-7days)"
+    )
     backtest.add_argument(
         "--rules",
         type=Path,
@@ -232,17 +245,8 @@ def _lint(args: argparse.Namespace) -> int:
 
 
 def _backtest(args: argparse.Namespace) -> int:
-    from slurm_triage.backtest import compare
-    from slurm_triage.pipeline import Engine
-
-    if args.rules is None:
-        before, after = load_rules(site_dirs=[]), load_rules()
-    else:
-        if not args.rules.is_dir():
-            raise NotFoundError(f"{args.rules} is not a directory of rule packs")
-        before, after = load_rules(), load_rules(site_dirs=[*overlay_dirs(), args.rules])
     judged = changed = unread = 0
-    for result in compare(args.paths, Engine.load(before), Engine.load(after)):
+    for result in _comparisons(args):
         if result.problem is not None:
             unread += 1
             print(f"slurm-triage: {printable(result.problem)}", file=sys.stderr)
@@ -254,8 +258,38 @@ def _backtest(args: argparse.Namespace) -> int:
         elif result.changed or result.gained or result.lost:
             _print_comparison(result)
     if not args.json:
-        print(f"{judged} logs judged, {changed} verdicts change")
+        print(f"{judged} logs judged, {changed} verdicts change" + (f", {unread} could not be read" if unread else ""))
     return PartialResultError.exit_status if unread else 0
+
+
+def _comparisons(args: argparse.Namespace) -> Iterator[Comparison]:
+    from slurm_triage.backtest import compare, compare_past
+    from slurm_triage.pipeline import Engine
+
+    if bool(args.paths) == (args.ledger is not None):
+        raise UsageError("name either logs or --ledger: slurm-triage rules backtest PATH..., or --ledger [DIR]")
+    if args.since is not None and args.ledger is None:
+        raise UsageError("--since chooses jobs of the ledger; add --ledger")
+    before: RuleSet | None = None
+    if args.rules is not None:
+        if not args.rules.is_dir():
+            raise NotFoundError(f"{args.rules} is not a directory of rule packs")
+        before, after = load_rules(), load_rules(site_dirs=[*overlay_dirs(), args.rules])
+    else:
+        after = load_rules()
+    if args.ledger is not None:
+        records = _past_records(args)
+        return compare_past(records, None if before is None else Engine.load(before), Engine.load(after))
+    return compare(args.paths, Engine.load(before or load_rules(site_dirs=[])), Engine.load(after))
+
+
+def _past_records(args: argparse.Namespace) -> Iterator[LedgerRecord]:
+    from slurm_triage.cli.source import roots
+    from slurm_triage.ledger.query import Filter, select
+    from slurm_triage.ledger.when import parse_when
+
+    args.ledger = Path(args.ledger) if args.ledger else None
+    return select(roots(args), Filter(since=parse_when(args.since or _SINCE, time.time())))
 
 
 def _print_comparison(result: Comparison) -> None:

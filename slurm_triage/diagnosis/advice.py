@@ -32,6 +32,8 @@ def advise(
         return Resubmit("none", why)
     if primary.retry in {"pointless", "not-needed"} or primary.cls == "soft-success":
         return Resubmit("none", _no_rerun_reason(primary))
+    if status == "completed" and primary.cls == "tgs-degradation":
+        return Resubmit("none", "the job completed; look at the slow nodes before the next run")
     args = dict(changes)
     notes: list[str] = []
     if primary.cls == "heartbeat-timeout" and heartbeat_s is not None:

@@ -162,7 +162,9 @@ def _explained(
         return f"explained by {specific.cls} on the same rank"
     if match is not None:
         for other in (*messengers, *([symptom] if symptom is not None else [])):
-            if other.match is not None and _quotes(traceback_lines(match.block), other.match.first.text):
+            if other.match is not None and _quotes(
+                traceback_lines(match.block), other.match.body or other.match.first.text
+            ):
                 return "the exception only reports that another rank failed"
         crashed = any(name in finding.title for name in _CRASHES)
         if first_messenger is not None and match.seq >= first_messenger and not crashed:

@@ -122,7 +122,7 @@ def _cause(
         return None, tuple(found)
     if stall is not None and not end.claims_success:
         extra.append(_hang(stall, evidence.progress))
-    extra.extend(_stop_findings(end, asked_to_stop, bool(evidence.of_kind("teardown"))))
+    extra.extend(_stop_findings(end, asked_to_stop, _step_stopped(evidence)))
     result = choose([*(_overruled(f, end) for f in found), *extra])
     cause = result.primary
     soft = special.soft_success(evidence.attempt, evidence.progress, end, cause)
@@ -194,6 +194,12 @@ def _hang(stall: Stall, progress: Progress) -> Finding:
     )
 
 
+def _step_stopped(evidence: Evidence) -> bool:
+    """srun was told to stop the step, and not because one of its tasks had failed."""
+    by_failure = any("FAILURE" in (c.cause or "") for c in evidence.attempt.cancellations)
+    return bool(evidence.of_kind("teardown")) and not by_failure
+
+
 def _stop_findings(end: End, asked_to_stop: bool, step_stopped: bool) -> list[Finding]:
     titles = {
         "cancelled": "the job was cancelled",
@@ -222,7 +228,7 @@ def _unexplained(evidence: Evidence, end: End) -> Finding | None:
         return Finding("unknown-death", "root", "completion", "the job failed and nothing in the log says why")
     # A log of an unknown program may simply be a part of a longer one. The launcher always ends with a summary, and a
     # run that announced its number of steps did not get there.
-    started = attempt.header.job_id is not None or "steps" in attempt.config or bool(attempt.rank_hosts)
+    started = attempt.header.job_id is not None or "steps" in attempt.config or bool(evidence.of_kind("launched"))
     if not started or not evidence.facts.attempts:
         return None
     return Finding(

@@ -90,4 +90,5 @@ def silence_notes(attempt: AttemptFacts, nodes: Sequence[str]) -> tuple[str, ...
         return ()
     hosts = [n for n in (node_of(rank, attempt, nodes) for rank in silent) if n]
     where = f" ({nodelist.fold(hosts)})" if hosts else ""
-    return (f"Rank {', '.join(map(str, silent[:_MAX_SILENT]))}{where} completed no step and is missing from the end of the log: look there first.",)
+    listed = ", ".join(map(str, silent[:_MAX_SILENT]))
+    return (f"Rank {listed}{where} completed no step and is missing from the end of the log: look there first.",)

@@ -7,14 +7,16 @@ stage's own code is the highest of all, so that 143 hides 1, 7, 134 and 139. The
 
 from __future__ import annotations
 
+import signal as signals
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from slurm_triage.model.exit_status import STOP_SIGNALS, decode_signal
 from slurm_triage.model.facts import Cancellation, ExitRecord, Match
 
+#: srun's words for a task that a signal ended are the C library's: "Segmentation fault", "Bus error" ...
+_SIGNAL_WORDS = {text: int(s) for s in signals.valid_signals() if (text := signals.strsignal(s)) is not None}
 #: srun's words for a task's end without an exit code.
-_KILLED = "Killed"
 _OUT_OF_MEMORY = "Out Of Memory"
 
 
@@ -81,9 +83,10 @@ def _srun_exits(fact: Match, ray: bool) -> list[ExitRecord]:
     code = int(code_text) if code_text else None
     signal = decode_signal(code, ray=ray)
     if code is None:
-        if word.startswith((_OUT_OF_MEMORY, _KILLED)):
-            signal = 9
-        elif not word:
+        # "Segmentation fault (core dumped)", "Killed", "Out Of Memory"
+        plain = word.partition(" (")[0]
+        signal = 9 if plain.startswith(_OUT_OF_MEMORY) else _SIGNAL_WORDS.get(plain)
+        if signal is None:
             return []
     hosts = captures.get("node")
     return [

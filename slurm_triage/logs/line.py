@@ -22,11 +22,16 @@ _RAY = re.compile(
 )
 #: Labels that frameworks print inside the line; the number is a global rank.
 _INNER_RANK = re.compile(r"^(?:\[rank:? ?(\d+)\]:? ?|\[1,(\d+)\]<std(?:out|err)>: ?|rank[ _](\d+): ?)", re.IGNORECASE)
+#: The same behind a progress bar that wrote no newline.
+_GLUED_RANK = re.compile(r"\]\[rank(\d{1,6})\]: ")
 _ABSL = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d[.\d]* +\d* *[\w./+-]+:\d+\] ")
 _LEADING_CLOCK = re.compile(
-    r"^\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: [IWEF])?\]?[:,]?\s+"
+    r"^\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: [IWEF])?\]?[:,]?"
+    # Kubernetes' container logs have the stream and a flag behind the time.
+    r"(?:\s(?:stdout|stderr) [FP])?\s"
 )
-#: Lines that repeat arguments, settings, commands or names: failure words in them mean nothing. Launcher: ``bash -x`` traces,
+#: Lines that repeat arguments, settings, commands or names: failure words in them mean nothing. Launcher: ``bash -x``
+#: traces,
 #: environment dumps, MaxText's configuration dump.
 _ECHO = re.compile(
     r"^(?:\++ |Config param |(?:export |  export |declare -x )?[A-Za-z_][A-Za-z0-9_]*=|args: |Extracted env: |"
@@ -86,6 +91,9 @@ def parse_rest(rank: int | None, rest: bytes) -> Line:
     if text.startswith("("):
         text = _RAY.sub("", text, count=1)
     body, inner = strip_prefixes(text)
+    if rank is None and inner is None:
+        glued = _GLUED_RANK.search(text)
+        inner = int(glued[1]) if glued is not None else None
     return Line(rank if rank is not None else inner, text, body, bool(_ECHO.match(body)), inner)
 
 

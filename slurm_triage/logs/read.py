@@ -16,8 +16,9 @@ from slurm_triage.model.files import JobFiles, LogFile
 from slurm_triage.model.rule import RuleSet
 from slurm_triage.rules.matcher import Matcher
 
-#: More than this share of control bytes in the first 64 KiB: not a text log.
-_BINARY_SHARE = 0.10
+#: More than this share of control bytes (without those of terminals, and without the NULs that a lost write leaves) in
+#: the first 64 KiB: not a text log. Programs have 10 %, compressed or random data 8 %, logs none.
+_BINARY_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ class FileScan:
             self.tail = bytes(data[max(0, end - (1 << 20)) : end])
         if window.base == 0:
             sample = data[: min(end, 64 << 10)]
-            self.control_bytes = sum(sample.count(bytes([c])) for c in (*range(1, 9), *range(14, 27)))
+            self.control_bytes = sum(sample.count(bytes([c])) for c in (*range(1, 8), *range(14, 27)))
 
     def _spots(self, data: bytearray, end: int, emit_to: int, hits: Hits) -> Iterator[_Spot]:
         """Lines with matches, in order, without those that a later window will see again."""
@@ -219,6 +219,7 @@ class FileScan:
                 last_time=moment,
                 captures=captures,
                 block=block,
+                body=line.body[:MAX_TEXT_CHARS],
             )
             if rule.cls == FACT:
                 self._fact(rule, match, line)

@@ -47,6 +47,7 @@ class Tally:
             last_time=self.last_time,
             captures=first.captures,
             block=first.block,
+            body=first.body,
         )
 
 

@@ -43,7 +43,9 @@ class Match:
     last_time: float | None = None
     captures: Mapping[str, str] = field(default_factory=dict)
     block: tuple[str, ...] = ()
-    """The lines of the same rank that follow the first match (as many as the rule asks for)."""
+    """The lines of the same rank that follow the first match (as many as the rule asks for), without prefixes."""
+    body: str = ""
+    """The first match's line without clock and rank prefixes, to compare with lines of a block."""
 
 
 @dataclass(frozen=True, slots=True)

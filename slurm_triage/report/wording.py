@@ -171,6 +171,9 @@ def resubmit_sentence(document: Document) -> str:
     resubmit = document["resubmit"]
     if is_healthy(document) or not (resubmit["why"] or resubmit["command"]):
         return ""
+    if document["status"] == "unknown" and document["primary"] is None:
+        # Nothing is known: neither that a new run would help nor that it is not needed.
+        return ""
     action, exclude = resubmit["action"], resubmit["exclude"]
     heads = {
         "none": "Do not run it again",

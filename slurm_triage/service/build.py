@@ -104,7 +104,7 @@ def worker(settings: Settings, accounting: Accounting | None = None, engine: Eng
     source = accounting if accounting is not None else choose_source(settings)
     root = os.geteuid() == 0
     with open_writer(settings.ledger, cluster) as ledger:
-        reconciler = Reconciler(settings.state, settings.reconcile_s)
+        reconciler = Reconciler(settings.state, settings.reconcile_s, settings.reconcile_lag_s)
         reconciler.load(time.time())
         rules = engine if engine is not None else preload()
 

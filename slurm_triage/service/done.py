@@ -38,6 +38,10 @@ class Done:
             self._reported = {key: value for key, value in self._reported.items() if value[1] >= limit}
             self._next_prune = len(self._reported) + _PRUNE_EVERY
 
+    def ignore(self, key: str) -> None:
+        """This attempt is to have no report; nobody needs to ask again."""
+        self._reported[key] = (False, time.time())
+
     def is_final(self, key: str) -> bool:
         return key in self._reported and not self._reported[key][0]
 

@@ -11,8 +11,6 @@ from slurm_triage.ledger.files import Files, put
 
 MARK = "reconciled"
 
-#: Jobs that ended this recently are still left to their hooks, and slurmdbd may not have them yet.
-LAG_S = 120.0
 #: Windows overlap, because records can arrive late; what was reported already is recognised.
 OVERLAP_S = 300.0
 #: Longest window of one question, after a long outage.
@@ -25,6 +23,7 @@ class Reconciler:
 
     state: Path
     every_s: float
+    lag_s: float
     mark: float = 0.0
     next_ask: float = 0.0
     _until: float | None = None
@@ -33,7 +32,7 @@ class Reconciler:
     def load(self, now: float) -> None:
         """Read the mark. Without one (first start), and after a clock that ran ahead, looking back begins now. Raises
         TriageError if the directory cannot be used."""
-        now -= LAG_S
+        now -= self.lag_s
         try:
             self.state.mkdir(parents=True, exist_ok=True)
             text = (self.state / MARK).read_text() if (self.state / MARK).exists() else ""
@@ -48,9 +47,9 @@ class Reconciler:
         """(since, until) to ask accounting for, if it is time to."""
         if self.every_s <= 0 or self._until is not None or now < self.next_ask:
             return None
-        until = min(now - LAG_S, self.mark + MAX_WINDOW_S)
+        until = min(now - self.lag_s, self.mark + MAX_WINDOW_S)
         # After a long outage the next window follows at once.
-        self.next_ask = now + self.every_s if until >= now - LAG_S else now
+        self.next_ask = now + self.every_s if until >= now - self.lag_s else now
         return self.mark - OVERLAP_S, until
 
     def begin(self, until: float, job_ids: set[str]) -> None:

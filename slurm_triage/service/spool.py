@@ -128,7 +128,11 @@ class Spool:
     def sweep(self) -> None:
         """Remove what dead hooks left behind in ``tmp``."""
         limit = time.time() - STALE_TMP_S
-        for path in (self.directory / TMP).iterdir():
+        try:
+            entries = list((self.directory / TMP).iterdir())
+        except OSError as error:
+            raise TriageError(f"cannot read {self.directory / TMP}: {error.strerror}; check it") from error
+        for path in entries:
             with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
                 if path.lstat().st_mtime < limit:
                     path.unlink()

@@ -147,11 +147,17 @@ class Worker:
         if now < self._next_poll:
             return False
         self._next_poll = now + POLL_S
-        if now >= self._next_sweep:
-            self._next_sweep = now + _SWEEP_S
-            self.spool.sweep()
-            self._queue.forget_idle(now)
-        arrived = self.spool.arrivals()
+        try:
+            if now >= self._next_sweep:
+                self._next_sweep = now + _SWEEP_S
+                self.spool.sweep()
+                self._queue.forget_idle(now)
+            arrived = self.spool.arrivals()
+        except TriageError as error:
+            # A file system that is away comes back; until then accounting is asked for ended jobs.
+            self._note("spool", str(error))
+            return False
+        self._noted.pop("spool", None)
         self.counts.events += len(arrived)
         starts = [item.name for item in arrived if item.event.is_start]
         self.spool.remove(starts)
@@ -225,6 +231,9 @@ class Worker:
         if job is not None and (reason := self._off(job, one)) is not None:
             self.counts.off += 1
             log.info("job %s: no report, %s", one.job_id, reason)
+            for run in (*job.earlier, job):
+                if run.is_terminal:
+                    self.done.ignore(outcome.minimal_record(run, now=0.0).key)
             self._settle(one, [item.name for item in one.arrived])
             return
         decision = decide(one, job, self.done, self.settings, now)

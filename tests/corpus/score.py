@@ -27,7 +27,7 @@ from slurm_triage.pipeline import Engine, triage_path  # noqa: E402
 from slurm_triage.report.build_document import report_document  # noqa: E402
 from slurm_triage.slurm.record_file import load_record  # noqa: E402
 
-KINDS = ("launcher", "runs", "public", "threads")
+KINDS = ("launcher", "runs", "public", "threads", "made")
 LEVEL = HERE / "level.json"
 
 

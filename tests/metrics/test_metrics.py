@@ -219,7 +219,7 @@ def everything(ledger: Fill, spool: Path, tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "state" / "reconciled").write_text(f"{int(NOW)}\n")
     monkeypatch.setenv("SLURM_TRIAGE_SPOOL", str(spool))
     monkeypatch.setenv("SLURM_TRIAGE_STATE", str(tmp_path / "state"))
-    return ledger(record(1), record(2, cls=None, status="completed", rule=None), record(3, cluster="odd \"name\\"))
+    return ledger(record(1), record(2, cls=None, status="completed", rule=None), record(3, cluster='odd "name\\'))
 
 
 def test_the_command_exports_every_metric(everything: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -258,7 +258,9 @@ def test_a_missing_target_is_one_sentence(everything: Path, tmp_path: Path, capf
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian package prometheus)")
 def test_promtool_has_nothing_to_say(everything: Path, tmp_path: Path) -> None:
-    text = exposition([*ledger_samples([everything], 0.0), *(Sample(name, 1.5, {}) for name in CATALOG if name != "jobs")])
+    text = exposition(
+        [*ledger_samples([everything], 0.0), *(Sample(name, 1.5, {}) for name in CATALOG if name != "jobs")]
+    )
     path = write(tmp_path, text)
     with path.open("rb") as file:
         done = subprocess.run(["promtool", "check", "metrics"], stdin=file, capture_output=True, text=True, timeout=60)
@@ -301,7 +303,11 @@ def test_panels_do_not_overlap_and_have_their_own_ids() -> None:
     cells: set[tuple[int, int]] = set()
     for panel in panels:
         place = panel["gridPos"]
-        own = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+        own = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
         assert not own & cells, panel["title"]
         assert place["x"] + place["w"] <= 24
         cells |= own

@@ -36,13 +36,13 @@ srun: forcing job termination
 OCI runtime exec failed: exec failed: unable to start container process: error executing setns process: exit status 1
 Error response from daemon: No such container: maxtext-slurm-7-node0
 Error response from daemon: cannot remove container "x": could not kill container: tried to kill container, but did not receive an exit event
-"""  # noqa: E501
+"""
 CHATTER = """\
 {label}NCCL INFO Channel 00/08 : 0 1 2 3
 {label}failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)
 {label}chi2899:67:67 [0] /workspace/rccl/src/init.cc:2095 NCCL WARN MSCCL++: Feature not enabled. ENABLE_MSCCLPP must be defined at compile-time
 {label}Token indices sequence length is longer than the specified maximum sequence length for this model (9182 > 4096).
-"""  # noqa: E501
+"""
 
 KINDS = ("launcher", "runs", "public", "made")
 LOGS = [c for c in cases(KINDS) if (c / "log.txt").is_file() and (c / "log.txt").stat().st_size < 300_000]

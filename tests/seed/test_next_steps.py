@@ -101,8 +101,10 @@ def test_tgs_degradation(triage_text: Triage) -> None:
     check(report, ("RDMA", "pattern", "offending nodes", "retry exhaustion"))
     markdown = to_markdown(report)
     assert "### TGS analysis" in markdown
-    assert "10922.7 → 8192" in markdown
-    assert "-25" in markdown
+    assert "10922.7 → recent 8192" in markdown
+    assert "-25.0 %" in markdown
+    assert "step 30 to step 59" in markdown
+    assert report.diagnosis.resubmit.action == "none", "it completed"
 
 
 def test_ray_start_fail(triage_text: Triage) -> None:
