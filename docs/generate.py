@@ -29,7 +29,7 @@ from slurm_triage.model.files import JobFiles  # noqa: E402
 from slurm_triage.model.job import NO_JOB  # noqa: E402
 from slurm_triage.model.progress import Cost, Progress, Throughput  # noqa: E402
 from slurm_triage.model.report import Dashboards, Report  # noqa: E402
-from slurm_triage.model.rule import FailureClass, Rule, RuleSet  # noqa: E402
+from slurm_triage.model.rule import FailureClass, RuleSet  # noqa: E402
 from slurm_triage.report.next_steps import render_next_steps  # noqa: E402
 from slurm_triage.rules.load import load_rules  # noqa: E402
 
@@ -50,7 +50,7 @@ _KIND = {
 }
 _INTRO = """# Classes
 
-A class says what broke, not which text was seen. Each report has at most one primary class, the cause; whatever else was found is listed with its part in the story (how that is decided: [how-it-decides.md](how-it-decides.md)). This page is made from `slurm_triage/rules/packs/classes.toml` by `docs/generate.py`; `slurm-triage rules show CLASS` prints the same.
+A class says what broke, not which text was seen. Each report has at most one primary class, the cause; whatever else was found is listed with its part in the story (how that is decided: [how-it-decides.md](how-it-decides.md)). This page is made from `slurm_triage/rules/packs/classes.toml` by `docs/generate.py`; `slurm-triage rules list --class CLASS` lists the rules that recognise one of them.
 
 The steps under "What helps" are shown here without values; a report fills in nodes, ranks, limits and commands of its job.
 """
@@ -62,14 +62,11 @@ def classes_page(ruleset: RuleSet) -> str:
     parts += [
         f"| [`{c.id}`](#{c.id}) | {_cell(c.title)} | {c.domain} | {_RETRY[c.retry]} |" for c in ruleset.classes
     ]
-    rules: dict[str, list[Rule]] = {}
-    for rule in ruleset.rules:
-        rules.setdefault(rule.cls, []).append(rule)
-    parts += [_section(c, rules.get(c.id, [])) for c in ruleset.classes]
+    parts += [_section(c) for c in ruleset.classes]
     return "\n".join(parts) + "\n"
 
 
-def _section(cls: FailureClass, rules: list[Rule]) -> str:
+def _section(cls: FailureClass) -> str:
     lines = [
         f"\n## {cls.id}",
         f"\n**{cls.title}.** {cls.means}",
@@ -78,10 +75,6 @@ def _section(cls: FailureClass, rules: list[Rule]) -> str:
         f"* **Fault domain:** {cls.domain}. **Retry:** {_RETRY[cls.retry]}. "
         f"**Kind:** {cls.kind} ({_KIND[cls.kind]}).",
     ]
-    if rules:
-        lines.append(f"* **Rules:** {', '.join(f'`{rule.id}`' for rule in rules)}.")
-    else:
-        lines.append("* **Rules:** none; it is concluded from progress, exit codes or accounting.")
     lines.append("\nWhat helps:\n")
     lines += [f"{n}. {step}" for n, step in enumerate(render_next_steps(cls, _blank(cls)), 1)]
     return "\n".join(lines)

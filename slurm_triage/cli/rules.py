@@ -258,7 +258,10 @@ def _backtest(args: argparse.Namespace) -> int:
         elif result.changed or result.gained or result.lost:
             _print_comparison(result)
     if not args.json:
-        print(f"{judged} logs judged, {changed} verdicts change" + (f", {unread} could not be read" if unread else ""))
+        print(
+            f"{judged} logs judged, {changed} verdicts change"
+            + (f", {unread} could not be read" if unread and args.ledger is not None else "")
+        )
     return PartialResultError.exit_status if unread else 0
 
 

@@ -33,6 +33,16 @@ _CRASHES = ("SIGSEGV", "SIGKILL", "SIGBUS", "SIGILL", "SIGFPE")
 #: ``Finding.why`` of verdicts that rest on what is missing from the log.
 ONLY_CONSEQUENCES = "only its consequences are in the log"
 UNANSWERED = "a warning that was never taken back, and nothing came after it"
+#: Errors that a network card or its transport reports at once, not after a time-out of minutes.
+LINK_ERRORS = frozenset(
+    {
+        "nccl-ib-completion-error",
+        "nccl-ib-retry-exceeded",
+        "nccl-ofi-completion-error",
+        "nic-completion-queue-error",
+        "ucx-transport-error",
+    }
+)
 #: ``Finding.rule`` of a silent stall, which no line shows.
 STALL_RULE = "stall"
 #: The step line of step N is printed when N+1 is on its way, and some loops print two late.
@@ -41,6 +51,8 @@ PRINT_LAG_STEPS = 2
 _COMPARE_CHARS = 120
 #: Quoted lines have lost the rank that PyTorch puts before them; the text of a finding keeps it.
 _TORCH_RANK = re.compile(r"^\[rank:? ?\d+\]:? ?", re.IGNORECASE)
+#: A message of its own, written through a logger: it may follow a traceback, but it is no part of one.
+_LOGGED = re.compile(r"^(?:\d{4}-\d\d-\d\d[ T]\S+:? )?[IWEF](?:\d{4} \d\d:\d\d:| external/)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +174,9 @@ def _explained(
         return f"explained by {specific.cls} on the same rank"
     if match is not None:
         for other in (*messengers, *([symptom] if symptom is not None else [])):
-            if other.match is not None and _quotes(
-                traceback_lines(match.block), other.match.body or other.match.first.text
-            ):
+            if other.match is None or _LOGGED.match(other.match.first.text):
+                continue
+            if _quotes(traceback_lines(match.block), other.match.body or other.match.first.text):
                 return "the exception only reports that another rank failed"
         crashed = any(name in finding.title for name in _CRASHES)
         if first_messenger is not None and match.seq >= first_messenger and not crashed:
@@ -189,7 +201,7 @@ def choose(findings: Sequence[Finding]) -> Cause:
     primary = (
         _hard(roots)
         # A stall found beyond what the detectors' own timeouts explain began before any of them spoke.
-        or _first(f for f in roots if f.rule == STALL_RULE)
+        or _first(f for f in roots if f.rule == STALL_RULE and not _announced(roots))
         or _first(f for f in roots if f.cls in SYMPTOMS)
         or _first(f for f in roots if f.cls in STOPS)
         or _first(f for f in roots if f.cls in OUTCOMES)
@@ -199,6 +211,13 @@ def choose(findings: Sequence[Finding]) -> Cause:
     if primary is None:
         return Cause(None, tuple(findings))
     return Cause(primary, tuple(_final_role(f, primary) for f in findings))
+
+
+def _announced(roots: Sequence[Finding]) -> bool:
+    """Whether a broken link was reported before anything else spoke: the cards give up within seconds, so the silence
+    came after it (seed: "NCCL network error -> all-reduce hang"). Watchdogs speak at the end of a silence."""
+    first = _first(f for f in roots if f.cls in SYMPTOMS and f.match is not None)
+    return first is not None and first.rule in LINK_ERRORS and first.match is not None and first.match.time is None
 
 
 def _hard(roots: Sequence[Finding]) -> Finding | None:

@@ -31,14 +31,13 @@ _LEADING_CLOCK = re.compile(
     r"(?:\s(?:stdout|stderr) [FP])?\s"
 )
 #: Lines that repeat arguments, settings, commands or names: failure words in them mean nothing. Launcher: ``bash -x``
-#: traces,
-#: environment dumps, MaxText's configuration dump.
+#: traces, environment dumps, MaxText's configuration dump.
 _ECHO = re.compile(
     r"^(?:\++ |Config param |(?:export |  export |declare -x )?[A-Za-z_][A-Za-z0-9_]*=|args: |Extracted env: |"
     r"Updating keys from env and command line|Command line arguments: |Namespace\(|Script args: |\[ENV\] |"
     # Names of passed tests and what pytest captured of them, subjects of commits, names of errors (errno tables).
     r"(?:\[gw\d+\] )?(?:\S+\.py::\S.*)?\b(?:PASSED|XFAIL|XPASS|SKIPPED)\b|_{3,} .+ _{3,}$|"
-    r"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) +[\w.]+:[\w.-]+\.py:\d+ |"
+    r"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) +[\w.]+:(?:test_[\w-]+|[\w-]+_test|conftest)\.py:\d+ |"
     r" *(?:(?:error: )?[Cc]ould not apply|pick|[|/\\ ]*\*[|/\\ ]*) [0-9a-f]{7,40}\b|\d{1,3} E[A-Z\d]+ [A-Z])"
 )
 

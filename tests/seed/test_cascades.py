@@ -127,7 +127,7 @@ def test_hang_before_step_0(triage_text: Triage) -> None:
 def test_heartbeat_item_1_accused_task_reports_itself(triage_text: Triage) -> None:
     report = triage_text(header() + BEGIN + steps(range(8)) + heartbeat(0, 1) + end())
     assert primary(report) == "heartbeat-timeout"
-    assert any("Rank 1 was declared dead" in n and "alive" in n for n in report.diagnosis.notes)
+    assert any("rank 1" in n.lower() and "alive" in n for n in report.diagnosis.notes)
     assert any("progressing until the alarm" in n for n in report.diagnosis.notes)
 
 
@@ -157,9 +157,12 @@ def test_heartbeat_init_phase(triage_text: Triage) -> None:
     assert "jax_distributed_heartbeat_timeout_seconds" in report.diagnosis.resubmit.args
 
 
-def test_heartbeat_item_5_the_cure_is_hours(triage_text: Triage) -> None:
-    report = triage_text(header() + BEGIN + steps(range(8)) + heartbeat(0, 1) + end())
-    assert int(report.diagnosis.resubmit.args["jax_distributed_heartbeat_timeout_seconds"]) >= 14400
+@pytest.mark.parametrize("seconds, period, least", [(3.0, 10, 3600), (30.0, 200, 14400)])
+def test_heartbeat_item_5_the_cure_is_hours(seconds: float, period: int, least: int, triage_text: Triage) -> None:
+    """From the job's own numbers: a short period of short steps needs an hour, the seed's example four."""
+    begin = BEGIN.replace("checkpoint_period: 10", f"checkpoint_period: {period}")
+    report = triage_text(header() + begin + steps(range(8), seconds=seconds) + heartbeat(0, 1) + end(wall="6m 0s"))
+    assert int(report.diagnosis.resubmit.args["jax_distributed_heartbeat_timeout_seconds"]) >= least
 
 
 # GPU OOM: fraction logic -----------------------------------------------------------------------------------------------
