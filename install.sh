@@ -268,7 +268,7 @@ install_files() {
     make_dir "$var/ledger" 0755
     make_dir "$var/state" 0755
     owner=$slurm_user mode=0755
-    [ "$open" = no ] || mode=1777
+    [ "$open" = no ] || mode=1733
     make_dir "$spool" 0755
     make_dir "$spool/tmp" "$mode" "$owner"
     make_dir "$spool/new" "$mode" "$owner"

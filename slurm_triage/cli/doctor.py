@@ -95,7 +95,7 @@ def _spool(settings: Settings) -> Iterator[Finding]:
             return
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            yield WARNING, f"{path} may be written by all without the sticky bit; chmod 1777 {path}"
+            yield WARNING, f"{path} may be written by all without the sticky bit; chmod 1733 {path}"
     if (directory / "new").stat().st_dev != (directory / "tmp").stat().st_dev:
         yield FAILED, f"new and tmp of {directory} lie on different file systems; events must be moved in one step"
     free = shutil.disk_usage(directory).free

@@ -176,7 +176,7 @@ def resubmit_sentence(document: Document) -> str:
         return ""
     action, exclude = resubmit["action"], resubmit["exclude"]
     heads = {
-        "none": "Do not run it again",
+        "none": "No need to run it again",
         "same-nodes": "Run it again on the same nodes",
         "other-nodes": f"Run it again without {some_nodes(exclude)}" if exclude else "Run it again on other nodes",
         "after-fix": "Run it again after the fix",

@@ -22,6 +22,9 @@ class Site:
         self.cluster = cluster
         self.prefix = prefix
         self.python = python
+        installed = subprocess.run([python, "-c", "import slurm_triage"], cwd="/", capture_output=True, check=False)
+        # A Python that has slurm-triage is used as it is; others find it in the checkout.
+        self._path = {} if installed.returncode == 0 else {"PYTHONPATH": str(CHECKOUT)}
         self._worker: subprocess.Popen[bytes] | None = None
 
     @property
@@ -29,8 +32,8 @@ class Site:
         """For commands of slurm-triage, on top of the cluster's own."""
         return {
             "SLURM_TRIAGE_CONFIG": str(self.prefix / "etc/config.toml"),
-            "PYTHONPATH": str(CHECKOUT),
             "PYTHONDONTWRITEBYTECODE": "1",
+            **self._path,
         }
 
     def install(self, *options: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -50,7 +53,7 @@ class Site:
         self.prefix.mkdir(parents=True, exist_ok=True)
         # Jobs of users run what lies here.
         self.prefix.chmod(0o755)
-        env = {**self.cluster.env, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"}
+        env = {**self.cluster.env, "PYTHONDONTWRITEBYTECODE": "1", **self._path}
         result = subprocess.run(argv, env=env, text=True, capture_output=True, timeout=300.0, check=False)
         if check and result.returncode:
             raise ClusterError(f"install.sh ended with {result.returncode}: {result.stdout}{result.stderr}")
