@@ -50,18 +50,20 @@ _KIND = {
 }
 _INTRO = """# Classes
 
-A class says what broke, not which text was seen. Each report has at most one primary class, the cause; whatever else was found is listed with its part in the story (how that is decided: [how-it-decides.md](how-it-decides.md)). This page is made from `slurm_triage/rules/packs/classes.toml` by `docs/generate.py`; `slurm-triage rules list --class CLASS` lists the rules that recognise one of them.
+A class says what broke, not which text was seen. Each report has at most one primary class, the cause; whatever \
+else was found is listed with its part in the story (how that is decided: \
+[how-it-decides.md](how-it-decides.md)). This page is made from `slurm_triage/rules/packs/classes.toml` by \
+`docs/generate.py`; `slurm-triage rules list --class CLASS` lists the rules that recognise one of them.
 
-The steps under "What helps" are shown here without values; a report fills in nodes, ranks, limits and commands of its job.
+The steps under "What helps" are shown here without values; a report fills in nodes, ranks, limits and commands \
+of its job.
 """
 
 
 def classes_page(ruleset: RuleSet) -> str:
     """docs/classes.md: a table of all classes, then one section each."""
     parts = [_INTRO, "| class | what | where the fault lies | retry |", "|---|---|---|---|"]
-    parts += [
-        f"| [`{c.id}`](#{c.id}) | {_cell(c.title)} | {c.domain} | {_RETRY[c.retry]} |" for c in ruleset.classes
-    ]
+    parts += [f"| [`{c.id}`](#{c.id}) | {_cell(c.title)} | {c.domain} | {_RETRY[c.retry]} |" for c in ruleset.classes]
     parts += [_section(c) for c in ruleset.classes]
     return "\n".join(parts) + "\n"
 
@@ -72,8 +74,7 @@ def _section(cls: FailureClass) -> str:
         f"\n**{cls.title}.** {cls.means}",
         f"\n* **Recognised by:** {cls.recognised}",
         f"* **Confused with:** {cls.confused_with}",
-        f"* **Fault domain:** {cls.domain}. **Retry:** {_RETRY[cls.retry]}. "
-        f"**Kind:** {cls.kind} ({_KIND[cls.kind]}).",
+        f"* **Fault domain:** {cls.domain}. **Retry:** {_RETRY[cls.retry]}. **Kind:** {cls.kind} ({_KIND[cls.kind]}).",
     ]
     lines.append("\nWhat helps:\n")
     lines += [f"{n}. {step}" for n, step in enumerate(render_next_steps(cls, _blank(cls)), 1)]
@@ -85,9 +86,12 @@ def _blank(cls: FailureClass) -> dict[str, Any]:
     primary = Primary(cls.id, cls.title, None, cls.domain, None, (), None, None, "high", cls.retry)
     resubmit = Resubmit("none", "")
     diagnosis = Diagnosis("failed", primary, (), (), (), (), (), resubmit, (), "", (), ())
-    report = Report("", "", 0.0, NO_JOB, "other", False, 1, (), None, JobFiles(), NO_FACTS, diagnosis, (), Progress(),
-                    Throughput(), Cost(), Dashboards())  # fmt: skip
-    return {"job": NO_JOB, "p": report.progress, "primary": primary, "d": diagnosis, "report": report, "config": {}, "env": {}, "capture": {}}  # fmt: skip
+    report = Report(
+        "", "", 0.0, NO_JOB, "other", False, 1, (), None, JobFiles(), NO_FACTS, diagnosis, (),
+        Progress(), Throughput(), Cost(), Dashboards(),
+    )  # fmt: skip
+    known = {"job": NO_JOB, "p": report.progress, "primary": primary, "d": diagnosis, "report": report}
+    return {**known, "config": {}, "env": {}, "capture": {}}
 
 
 def _cell(text: str) -> str:
@@ -105,9 +109,8 @@ def output_of(command: str) -> str:
     if words[0] != "slurm-triage":
         raise ValueError(f"a sample's command starts with slurm-triage, not {words[0]!r}")
     environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TZ": "UTC", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "slurm_triage", *words[1:]], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )  # fmt: skip
+    argv = [sys.executable, "-m", "slurm_triage", *words[1:]]
+    done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     return "".join(line.rstrip() + "\n" for line in done.stdout.replace(f"{ROOT}/", "").splitlines())
 
 

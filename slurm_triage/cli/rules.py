@@ -291,8 +291,8 @@ def _past_records(args: argparse.Namespace) -> Iterator[LedgerRecord]:
     from slurm_triage.ledger.query import Filter, select
     from slurm_triage.ledger.when import parse_when
 
-    args.ledger = Path(args.ledger) if args.ledger else None
-    return select(roots(args), Filter(since=parse_when(args.since or _SINCE, time.time())))
+    chosen = argparse.Namespace(ledger=Path(args.ledger) if args.ledger else None)
+    return select(roots(chosen), Filter(since=parse_when(args.since or _SINCE, time.time())))
 
 
 def _print_comparison(result: Comparison) -> None:

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slurm_triage.diagnosis.cause import ONLY_CONSEQUENCES, UNANSWERED
-from slurm_triage.diagnosis.classes import OUTCOMES, STOPS, SYMPTOMS, WITNESSES, level
+from slurm_triage.diagnosis.cause import ONLY_CONSEQUENCES, STALL_RULE, UNANSWERED
+from slurm_triage.diagnosis.classes import GENERIC, OUTCOMES, STOPS, SYMPTOMS, WITNESSES, level
 from slurm_triage.diagnosis.completion import End
 from slurm_triage.diagnosis.stall import Stall
+from slurm_triage.diagnosis.traceback import final_exception
 from slurm_triage.model.diagnosis import Confidence, Finding
+from slurm_triage.model.facts import AttemptFacts
+
+#: Silence this many times as long as healthy training can be silent leaves no doubt.
+_SURE_STALL = 3
 
 
-def confidence_of(cause: Finding, findings: Sequence[Finding], stall: Stall | None, end: End) -> Confidence:
+def confidence_of(
+    cause: Finding, findings: Sequence[Finding], stall: Stall | None, end: End, attempt: AttemptFacts
+) -> Confidence:
     """From what the verdict stands on: a line that names the cause, a messenger, a silence, or mere absence."""
+    found = _by_evidence(cause, findings, stall, end)
+    if found == "high" and (end.live or _may_go_on(cause, end, attempt)):
+        # What is not over may still turn out to have been survived.
+        return "medium"
+    return found
+
+
+def _by_evidence(cause: Finding, findings: Sequence[Finding], stall: Stall | None, end: End) -> Confidence:
     rivals = {
         f.cls
         for f in findings
         if f is not cause and f.role in {"root", "contributor"} and f.cls != cause.cls and level(f.cls) == 0
     }
-    if cause.cls == "hang" and cause.match is None:
-        return (
-            "high"
-            if stall is not None and stall.measured and stall.silence_s > 3 * stall.limit_s
-            else "medium"
-            if stall and stall.measured
-            else "low"
-        )
+    if cause.rule == STALL_RULE:
+        if stall is None or not stall.measured:
+            return "low"
+        return "high" if stall.silence_s > _SURE_STALL * stall.limit_s else "medium"
     if cause.cls in STOPS or cause.cls == "soft-success":
         return "high" if end.ended else "medium"
     if cause.cls in OUTCOMES:
@@ -33,9 +44,21 @@ def confidence_of(cause: Finding, findings: Sequence[Finding], stall: Stall | No
     if cause.why in {ONLY_CONSEQUENCES, UNANSWERED}:
         return "low"
     if cause.cls in SYMPTOMS:
-        return "medium" if stall is not None or rivals else "high" if end.ended else "medium"
+        return "medium" if stall is not None or rivals or not end.ended else "high"
     if cause.cls in WITNESSES:
         return "high"
-    if level(cause.cls) == 1:
-        return "medium" if rivals else "high"
+    block = cause.match.block if cause.match is not None else ()
+    if cause.cls == "python-exception" and block and final_exception(block) is None:
+        # The line that says what went wrong is missing.
+        return "low"
     return "medium" if rivals else "high"
+
+
+def _may_go_on(cause: Finding, end: End, attempt: AttemptFacts) -> bool:
+    """An exception is the last thing that its rank wrote, and nothing tells that the job is over: the log may have been
+    cut there, in the middle of the line or before the part that explains it."""
+    if end.ended or attempt.exits or cause.cls not in GENERIC or cause.match is None:
+        return False
+    exception = final_exception(cause.match.block)
+    last = next((t.text for t in attempt.tails if t.rank == cause.rank), None)
+    return exception is not None and last is not None and last.strip().endswith(exception)

@@ -21,7 +21,7 @@ def culprit_rank(cause: Finding, found: Sequence[Finding], attempt: AttemptFacts
     if cause.cls in STOPS:
         # slurmstepd's lines carry the label of rank 0 although they concern the whole step.
         return None
-    named = cause.match.captures.get("node") if cause.match is not None else None
+    named = cause.match.captures.get("node") if cause.match is not None else cause.node
     by_name = rank_of(named, attempt, nodes) if cause.cls in WITNESSES and named else None
     if by_name is not None:
         return by_name

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from slurm_triage.diagnosis import advice, culprit, heartbeat, narrative, ranks, refine, special, status, suspects
 from slurm_triage.diagnosis.cause import STALL_RULE, assign_roles, choose
-from slurm_triage.diagnosis.classes import STAGE_TIMEOUTS, STOPS, SYMPTOMS
+from slurm_triage.diagnosis.classes import LOST_RESULTS, STAGE_TIMEOUTS, STOPS, SYMPTOMS
 from slurm_triage.diagnosis.cluster_map import job_nodes, node_of
 from slurm_triage.diagnosis.completion import End, read_end
 from slurm_triage.diagnosis.conditions import sort_matches
@@ -250,14 +250,17 @@ def _notes(
         note, args = refine.gpu_oom(cause, evidence.attempt)
         notes.append(note)
         changes.update(args)
-    if cause is not None and cause.cls in {"checkpoint-fs-error", "checkpoint-error"}:
+    if cause is not None and cause.cls in LOST_RESULTS - {"nan-loss"} and evidence.progress.checkpointing is not False:
         notes.extend(refine.checkpoint(evidence.attempt, evidence.files, evidence.progress, cause, evidence.fact_kind))
     for finding in found:
         if finding.cls == "heartbeat-timeout" and finding.match is not None:
             view = heartbeat.view(finding, found, evidence.attempt, evidence.progress, stall)
             notes.extend(view.notes)
             break
-    notes.extend(refine.node_exit_notes(found))
+    if cause is not None and cause.cls == "hang":
+        at_barrier = bool(evidence.of_kind("barrier", "barrier_passed"))
+        notes.extend(refine.hang(evidence.progress, at_barrier=at_barrier))
+    notes.extend(refine.node_exit_notes(found, evidence.attempt.exits))
     if cause is not None and cause.cls in SYMPTOMS | STAGE_TIMEOUTS | {"unknown-death"}:
         notes.extend(ranks.silence_notes(evidence.attempt, job_nodes(evidence.job, evidence.attempt)))
     if not evidence.files.logs:
@@ -299,6 +302,6 @@ def _primary(
         ranks=tuple(same),
         node=node,
         step=cause.step if cause.step is not None else evidence.progress.last_step,
-        confidence=confidence_of(cause, found, stall, end),
+        confidence=confidence_of(cause, found, stall, end, evidence.attempt),
         retry=retry,
     )

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 
+from slurm_triage.diagnosis.cause import PRINT_LAG_STEPS
+from slurm_triage.diagnosis.heartbeat import timeout_of
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.duration import human
-from slurm_triage.model.facts import AttemptFacts
+from slurm_triage.model.facts import AttemptFacts, ExitRecord
 from slurm_triage.model.files import JobFiles
 from slurm_triage.model.progress import Progress
 
 #: Seed, "GPU OOM diagnosis": below .93 the fraction is the first thing to raise; above, communication buffers starve.
 GOOD_MEM_FRACTION = 0.93
-#: The launcher's default since 2026-03; earlier logs had .85.
-DEFAULT_MEM_FRACTION = ".93"
 #: Shorter saves neither explain a silence nor come near a heartbeat timeout.
 _TELLING_COST_S = 1.0
+#: A save this close to the heartbeat timeout may be taken for a death (seed, checkpoint step 2).
+_RISKY_SHARE = 0.5
+_MAX_LISTED = 16
+_CORE_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+_CORE_WORDS = ("SIGSEGV", "SIGABRT", "SIGBUS", "Segmentation fault", "Aborted", "Bus error")
 _BUFFER_WORDS = ("nccl", "rccl", "cuda calloc", "hsa_status_error_out_of_resources")
 
 
@@ -97,21 +103,49 @@ def checkpoint(
         )
     if progress.checkpoint_cost_s is not None and progress.checkpoint_cost_s >= _TELLING_COST_S:
         notes.append(f"A checkpoint takes about {human(progress.checkpoint_cost_s)} here.")
+        timeout_s = timeout_of(attempt)
+        if progress.checkpoint_cost_s > _RISKY_SHARE * timeout_s:
+            notes.append(f"That is close to the heartbeat timeout ({human(timeout_s)}): a save may pass for a death.")
+    if finding.rank == 0 and attempt.header.ray_port is not None:
+        notes.append(
+            "Rank 0 is Ray's head node: its own services write to the same storage, so it meets such errors first."
+        )
     return tuple(notes)
 
 
-def node_exit_notes(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """What the exit codes of the failing ranks usually mean (seed, "Diagnosing node failures")."""
-    notes = []
-    for finding in findings:
-        if finding.cls != "signal-kill" or finding.role != "root":
-            continue
-        if "SIGKILL" in finding.title:
-            notes.append(
-                "SIGKILL leaves no message: the kernel's OOM killer, the scheduler or an administrator sent it. "
-                "Check the node's kernel log."
-            )
-        elif "SIGSEGV" in finding.title or "SIGABRT" in finding.title or "SIGBUS" in finding.title:
-            notes.append("A crash of this kind usually leaves a core dump; see the paths in the next steps.")
-        break
-    return tuple(notes)
+def hang(progress: Progress, *, at_barrier: bool) -> tuple[str, ...]:
+    """Who stopped where (seed, "Hang diagnosis"): all at the same step is a deadlock; one behind is where to look.
+    ``at_barrier``: the ranks announced the barrier before the training loop."""
+    last = {r.rank: r.last for r in progress.ranks if r.rank is not None}
+    if not last:
+        note = "The ranks reached the barrier before the training loop: the first collective hung."
+        return (note,) if at_barrier else ()
+    furthest = max(last.values())
+    behind = sorted(rank for rank, step in last.items() if step < furthest - PRINT_LAG_STEPS)
+    if behind and len(behind) * 2 < len(last):
+        return (f"Rank {_listed(behind)} stopped earlier than the others (step {furthest}): look there first.",)
+    if len(last) > 1 and not behind:
+        return (
+            f"All {len(last)} ranks stopped after the same step: a deadlock in a collective; a dead node is unlikely.",
+        )
+    return ()
+
+
+def node_exit_notes(findings: Sequence[Finding], exits: Sequence[ExitRecord]) -> tuple[str, ...]:
+    """What the signal of the first crash usually means (seed, "Diagnosing node failures")."""
+    crash = next((f for f in findings if f.cls == "signal-kill" and f.role == "root"), None)
+    if crash is None:
+        return ()
+    number = next((e.signal for e in exits if e.rank == crash.rank and e.signal is not None and not e.victim), None)
+    if number == signal.SIGKILL or "SIGKILL" in crash.title or "Killed" in crash.title:
+        return (
+            "SIGKILL leaves no message: the kernel's OOM killer, the scheduler or an administrator sent it. "
+            "Check the node's kernel log.",
+        )
+    if number in _CORE_SIGNALS or any(word in crash.title for word in _CORE_WORDS):
+        return ("A crash of this kind usually leaves a core dump; see the paths in the next steps.",)
+    return ()
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks[:_MAX_LISTED])) + (" ..." if len(ranks) > _MAX_LISTED else "")

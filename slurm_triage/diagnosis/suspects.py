@@ -27,7 +27,9 @@ def find_suspects(primary: Primary | None, findings: Sequence[Finding], nodes: S
         if finding.role != "root" or finding.cls != primary.cls:
             continue
         captured = finding.match.captures if finding.match is not None else {}
-        node = captured.get("node") or finding.node
+        # The rank that prints that a node failed is on another one.
+        complains = finding.cls == "node-fail" and finding.match is not None
+        node = captured.get("node") or (None if complains else finding.node)
         if finding.cls in _OWN_FAULT and node:
             name = short_name(node, nodes)
             reasons.setdefault(name, []).append(finding.title)

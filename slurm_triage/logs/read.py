@@ -10,7 +10,7 @@ from slurm_triage.logs.scan import FileScan
 from slurm_triage.logs.source import ByteSource, open_source
 from slurm_triage.logs.tails import rank_tails
 from slurm_triage.logs.tally import AttemptTally
-from slurm_triage.logs.windows import windows
+from slurm_triage.logs.windows import WINDOW_BYTES, windows
 from slurm_triage.model.facts import LogFacts, RankTail, StepSeries
 from slurm_triage.model.files import JobFiles, LogFile
 from slurm_triage.model.rule import RuleSet
@@ -19,6 +19,9 @@ from slurm_triage.rules.matcher import Matcher
 #: More than this share of control bytes (without those of terminals, and without the NULs that a lost write leaves) in
 #: the first 64 KiB: not a text log. Programs have 10 %, compressed or random data 8 %, logs none.
 _BINARY_SHARE = 0.05
+
+#: A log that grows while it is read is still read in pieces of a useful size.
+_SMALLEST_WINDOW_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +97,18 @@ def _read_one(
     max_bytes: int | None,
 ) -> FileScan:
     scan = FileScan(ruleset, matcher, index, seq_base, source.mtime, log.host)
-    for window in windows(source):
+    for window in windows(source, _window_bytes(source)):
         scan.window(window)
         if max_bytes is not None and scan.bytes_scanned >= max_bytes:
             break
     return scan
+
+
+def _window_bytes(source: ByteSource) -> int:
+    """A whole small file at once: filling 8 MiB of fresh memory costs a short-lived process more than its triage."""
+    if source.size_bytes is None or source.compressed:
+        return WINDOW_BYTES
+    return min(WINDOW_BYTES, max(_SMALLEST_WINDOW_BYTES, source.size_bytes))
 
 
 def rank_of(log: LogFile, hosts: dict[str, int]) -> int | None:

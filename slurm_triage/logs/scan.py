@@ -27,6 +27,8 @@ COUNT_LINES_BYTES = 64 << 20
 _MAX_LINE_BYTES = 64 << 10
 #: Bytes after a match in which the rest of a message is looked for.
 _MAX_BLOCK_BYTES = 192 << 10
+#: Kinds of facts that the launcher's batch script prints, which has no rank label where tasks have one.
+_BATCH_ONLY = frozenset({"quoted_begin", "stage", "stage_limit", "summary"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +238,8 @@ class FileScan:
     def _fact(self, rule: Rule, match: Match, line: Line) -> None:
         """Facts that change the state of the scan, or would be too many to keep, are dealt with here."""
         kind, attempt, captures = rule.fact, self.attempt, match.captures
+        if self._is_forged(kind, captures, line):
+            return
         if kind == "quoted_begin":
             self._quoted = True
         elif kind == "quoted_end":
@@ -271,6 +275,14 @@ class FileScan:
                 cause = (captures.get("cause") or "").upper()
                 attempt.requeued = any(word in cause for word in ("PREEMPT", "REQUEUE", "NODE FAIL"))
             attempt.add_fact(match)
+
+    def _is_forged(self, kind: str | None, captures: Mapping[str, str], line: Line) -> bool:
+        """What only the batch script and Slurm print, behind the label of a task: a task that shows another log, or
+        that wants to be taken for them. (Slurm labels its STEP lines as rank 0's.)"""
+        labelled = self.labels.width is not None and line.rank is not None and line.inner_rank is None
+        if kind == "quoted_begin" and self.labels.width is not None and self.attempt.steps:
+            return True
+        return labelled and (kind in _BATCH_ONLY or (kind == "cancel" and captures.get("kind") == "JOB"))
 
     def _header(self, match: Match, line: Line) -> None:
         key, value = match.captures["key"], match.captures["value"]

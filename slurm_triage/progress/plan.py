@@ -14,6 +14,8 @@ WARM_UP_STEPS = 5
 #: With a save every few steps nearly every step carries one, and leaving them all out would leave nothing.
 _MIN_EXCLUDABLE_PERIOD = 5
 
+_MAX_CHARS, _MAX_SETTING = 20, 10**15
+
 _ARGUMENT = re.compile(r"-{0,2}(\w+)=(.*)", re.DOTALL)
 _OFF = frozenset({"", "none", "profilertype.none", "false"})
 
@@ -111,7 +113,9 @@ def _flag(text: str | None) -> bool | None:
 
 
 def _number(text: str | None) -> int | None:
+    """None as well for what no setting can mean: the text comes from a log, and the number is reckoned with."""
     try:
-        return int((text or "").strip().strip("\"'"))
+        number = int((text or "").strip().strip("\"'")[:_MAX_CHARS])
     except ValueError:
         return None
+    return number if abs(number) <= _MAX_SETTING else None

@@ -7,11 +7,14 @@ time grows faster than their length squared.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from slurm_triage.model.rule import Rule
 
+#: Longer numbers in captures are cut: 15 digits still are exact as a float.
+MAX_DIGITS = 15
 #: This group collects every match in the body and the block (a list of ranks may go over several lines).
 COLLECTED = "ranks"
 
@@ -57,5 +60,13 @@ def _captured(compiled: re.Pattern[str], body: str, block: Sequence[str]) -> Map
     for line in lines:
         match = compiled.search(line)
         if match is not None:
-            return {name: value for name, value in match.groupdict().items() if value is not None}
+            return {name: _bounded(value) for name, value in match.groupdict().items() if value is not None}
     return {}
+
+
+def _bounded(value: str) -> str:
+    """A number with more digits than any real one has, or in digits of another script, as one that can be reckoned
+    with: logs are not to be trusted with the size of what is computed from them."""
+    if not value.isdigit() or (len(value) <= MAX_DIGITS and value.isascii()):
+        return value
+    return "".join(str(unicodedata.digit(digit)) for digit in value[:MAX_DIGITS])

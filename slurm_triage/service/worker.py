@@ -228,7 +228,9 @@ class Worker:
         if job is not None and hook_only:
             # Nothing better will ever come.
             job = replace(job, final=True, state=job.state or "COMPLETED", end=job.end or self._event_time(one))
-        if job is not None and (reason := self._off(job, one)) is not None:
+        # Slurm 22.05 first writes a job that never started as root's, and completes the record seconds later.
+        reliable = job is not None and (job.final or now - one.first > self.settings.final_wait_s)
+        if job is not None and reliable and (reason := self._off(job, one)) is not None:
             self.counts.off += 1
             log.info("job %s: no report, %s", one.job_id, reason)
             for run in (*job.earlier, job):

@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 
-from tests.cluster.cluster import PATH, Cluster
+from tests.cluster.cluster import Cluster
+from tests.cluster.daemons import PATH
 from tests.cluster.layout import host_layout
 from tests.cluster.processes import ClusterError
 from tests.cluster.rootfs import RootCluster

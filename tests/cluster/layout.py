@@ -22,7 +22,7 @@ USERS = {
     )
 }
 USER_COMMENT = "slurm-triage test user"
-NODES = ("node01", "node02", "node03", "node04", "node05")
+NODES = ("node01", "node02", "node03", "node04", "node05", "node06")
 
 #: Number of ports one cluster uses, counted from its base port: slurmctld +0, nodes +1 .. , slurmdbd +90, MariaDB +91.
 BASE_PORTS = {"host": 17000, "root": 18000}

@@ -16,7 +16,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cluster.cluster import PATH, Cluster
+from tests.cluster.cluster import Cluster
+from tests.cluster.daemons import PATH
 from tests.cluster.layout import CACHE, CHECKOUT, root_layout
 from tests.cluster.processes import ClusterError
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from tests.cluster.cluster import Cluster
 
-# Each disturbing scenario has a node of its own; quiet ones run on the first.
-QUIET, BROKEN, PREEMPTION, LOST, HELD = "node01", "node02", "node03", "node04", "node05"
+# Each disturbing scenario has a node of its own; the others run on the two quiet ones.
+QUIET, BROKEN, PREEMPTION, LOST, HELD, CALM = "node01", "node02", "node03", "node04", "node05", "node06"
 
 #: A hook that fails for the jobs of the scenarios named here, and only for them.
 FAILING_PROLOG = """#!/bin/sh
@@ -79,7 +79,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         Scenario("success", "echo done", state="COMPLETED"),
-        Scenario("two-nodes", "srun -l hostname", ("-N", "2", "-w", "node[01-02]"), node="", state="COMPLETED"),
+        Scenario("two-nodes", "srun -l hostname", ("-N", "2", "-w", f"{QUIET},{CALM}"), node="", state="COMPLETED"),
         Scenario("gpus", "echo done", ("--gres=gpu:2", "--comment=two words", "-t", "1-02:00:00"), state="COMPLETED"),
         Scenario("exit-3", "echo failing; exit 3", ("--mail-type=END,FAIL",)),
         Scenario("exit-200", "exit 200"),
@@ -106,7 +106,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario("hostile-name", "exit 1", ("-J", 'a|b;$(touch /tmp/x) "c"\nd é%j')),
         Scenario("prolog-fails", "echo never", ("-p", "broken", "--no-requeue"), BROKEN, state="CANCELLED"),
         Scenario("launch-failed-held", "echo never", ("-p", "broken", "--requeue"), HELD, state="PENDING", ends=False),
-        Scenario("het", "srun true", ("-N1", "--time=5", ":", "-N1"), node="", state="COMPLETED"),
+        Scenario("het", "srun true", ("-N1", "--time=5", "-w", QUIET, ":", "-N1", "-w", CALM), "", state="COMPLETED"),
         Scenario("prolog-slurmctld-fails", "echo never", ("--no-requeue",), state="CANCELLED"),
     )
 }

@@ -90,7 +90,7 @@ def assembled(number: int, ruleset: RuleSet) -> Assembled:
     for step, taken in enumerate(times):
         now += taken
         for rank in range(ranks):
-            lines.extend(_label(text, rank, ranks) for text in writer(step, steps, taken, now, rank, rng))
+            lines.extend(_label(text, rank, ranks) for text in writer(_Step(step, steps, taken, now, rank)))
         if step % per_step == 1 and step < steps - 3:
             lines.extend(noise.of("training", 1, now))
     lines.extend(noise.of("end", number % 3, now + 5))
@@ -171,64 +171,93 @@ def _clock(now: float, form: str) -> str:
     return (START + timedelta(seconds=now)).strftime(form)
 
 
-def _maxtext(step: int, steps: int, taken: float, now: float, rank: int, rng: random.Random) -> Sequence[str]:
-    text = (
-        f"completed step: {step}, seconds: {taken:.3f}, TFLOP/s/device: {900 / taken:.3f}, "
-        f"Tokens/s/device: {32768 / taken:.3f}, total_weights: 65536, loss: {9 - step / steps:.3f}"
+@dataclass(frozen=True)
+class _Step:
+    """One completed step of one rank; ``now`` is in seconds since the start, ``left`` falls from 1 to 0."""
+
+    number: int
+    total: int
+    taken: float
+    now: float
+    rank: int
+
+    @property
+    def loss(self) -> float:
+        return 9 - self.number / self.total
+
+    def clock(self, form: str) -> str:
+        return _clock(self.now, form)
+
+
+def _maxtext(step: _Step) -> Sequence[str]:
+    config = f"Config param steps: {step.total}"
+    return (config, _maxtext_line(step)) if step.number == 0 else (_maxtext_line(step),)
+
+
+def _maxtext_line(step: _Step) -> str:
+    return (
+        f"completed step: {step.number}, seconds: {step.taken:.3f}, TFLOP/s/device: {900 / step.taken:.3f}, "
+        f"Tokens/s/device: {32768 / step.taken:.3f}, total_weights: 65536, loss: {step.loss:.3f}"
     )
-    return (*([f"Config param steps: {steps}"] if step == 0 else []), text)
 
 
-def _maxtext_absl(step: int, steps: int, taken: float, now: float, rank: int, rng: random.Random) -> Sequence[str]:
-    prefix = f"I{_clock(now, '%m%d %H:%M:%S.%f')} {140000 + rank} metric_logger.py:265] "
-    config = f"I{_clock(0, '%m%d %H:%M:%S.%f')} {140000 + rank} pyconfig.py:591] Config param steps: {steps}"
-    line = _maxtext(1, steps, taken, now, rank, rng)[0].replace("completed step: 1,", f"completed step: {step},")
-    return (*([config] if step == 0 else []), prefix + line)
+def _maxtext_absl(step: _Step) -> Sequence[str]:
+    thread = 140000 + step.rank
+    config = f"I{_clock(0, '%m%d %H:%M:%S.%f')} {thread} pyconfig.py:591] Config param steps: {step.total}"
+    line = f"I{step.clock('%m%d %H:%M:%S.%f')} {thread} metric_logger.py:265] {_maxtext_line(step)}"
+    return (config, line) if step.number == 0 else (line,)
 
 
-def _megatron(step: int, steps: int, taken: float, now: float, rank: int, rng: random.Random) -> Sequence[str]:
-    if rank:
+def _megatron(step: _Step) -> Sequence[str]:
+    if step.rank:
         return ()
     return (
-        f" [{_clock(now, '%Y-%m-%d %H:%M:%S')}] iteration {step + 1:8}/{steps:8} | consumed samples: {step * 64:12} | "
-        f"elapsed time per iteration (ms): {taken * 1000:.1f} | throughput per GPU (TFLOP/s/GPU): {400 / taken:.1f} | "
-        f"learning rate: 1.0E-04 | global batch size: 64 | lm loss: {9 - step / steps:.6E} | loss scale: 1.0 | "
-        "grad norm: 0.512 | number of skipped iterations:   0 | number of nan iterations:   0 |",
+        f" [{step.clock('%Y-%m-%d %H:%M:%S')}] iteration {step.number + 1:8}/{step.total:8} | "
+        f"consumed samples: {step.number * 64:12} | elapsed time per iteration (ms): {step.taken * 1000:.1f} | "
+        f"throughput per GPU (TFLOP/s/GPU): {400 / step.taken:.1f} | learning rate: 1.0E-04 | global batch size: 64 | "
+        f"lm loss: {step.loss:.6E} | loss scale: 1.0 | grad norm: 0.512 | "
+        "number of skipped iterations:   0 | number of nan iterations:   0 |",
     )
 
 
-def _trainer(step: int, steps: int, taken: float, now: float, rank: int, rng: random.Random) -> Sequence[str]:
-    if rank or (step + 1) % 5:
+def _trainer(step: _Step) -> Sequence[str]:
+    done = step.number + 1
+    if step.rank or done % 5:
         return ()
-    rate = f"{1 / taken:5.2f}it/s" if taken < 1 else f"{taken:5.2f}s/it"
-    bar = f"\r{(step + 1) * 100 // steps:3}%|####      | {step + 1}/{steps} [{int(now) // 60:02}:{int(now) % 60:02}<00:10, {rate}]"
-    return (bar, f"{{'loss': {9 - step / steps:.4f}, 'grad_norm': 1.2, 'learning_rate': 1e-05, 'epoch': {step / steps:.2f}}}")
-
-
-def _torchtitan(step: int, steps: int, taken: float, now: float, rank: int, rng: random.Random) -> Sequence[str]:
+    rate = f"{1 / step.taken:5.2f}it/s" if step.taken < 1 else f"{step.taken:5.2f}s/it"
+    minutes, seconds = divmod(int(step.now), 60)
+    share = done / step.total
     return (
-        f"[rank{rank}]:[titan] {_clock(now, '%Y-%m-%d %H:%M:%S,%f')[:-3]} - root - INFO - \x1b[31mstep: {step + 1:2}  "
-        f"\x1b[32mloss: {9 - step / steps:7.4f}  \x1b[33mmemory: 40.07GiB(51.55%)  \x1b[34mtps: {8192 / taken:,.0f}  "
-        f"\x1b[36mtflops: {300 / taken:.2f}  \x1b[35mmfu: 31.00%\x1b[39m",
+        f"\r{share * 100:3.0f}%|####      | {done}/{step.total} [{minutes:02}:{seconds:02}<00:10, {rate}]",
+        f"{{'loss': {step.loss:.4f}, 'grad_norm': 1.2, 'learning_rate': 1e-05, 'epoch': {share:.2f}}}",
     )
 
 
-def _deepspeed(step: int, steps: int, taken: float, now: float, rank: int, rng: random.Random) -> Sequence[str]:
-    if rank:
+def _torchtitan(step: _Step) -> Sequence[str]:
+    return (
+        f"[rank{step.rank}]:[titan] {step.clock('%Y-%m-%d %H:%M:%S,%f')[:-3]} - root - INFO - "
+        f"\x1b[31mstep: {step.number + 1:2}  \x1b[32mloss: {step.loss:7.4f}  \x1b[33mmemory: 40.07GiB(51.55%)  "
+        f"\x1b[34mtps: {8192 / step.taken:,.0f}  \x1b[36mtflops: {300 / step.taken:.2f}  \x1b[35mmfu: 31.00%\x1b[39m",
+    )
+
+
+def _deepspeed(step: _Step) -> Sequence[str]:
+    if step.rank:
         return ()
-    stamp = _clock(now, "%Y-%m-%d %H:%M:%S,%f")[:-3]
+    stamp, done, rate = step.clock("%Y-%m-%d %H:%M:%S,%f")[:-3], step.number + 1, 64 / step.taken
     return (
-        f"[{stamp}] [INFO] [logging.py:107:log_dist] [Rank 0] step={step + 1}, skipped=0, lr=[1e-05], mom=[(0.9, 0.95)]",
-        f"[{stamp}] [INFO] [timer.py:264:stop] epoch=0/micro_step={step + 1}/global_step={step + 1}, "
-        f"RunningAvgSamplesPerSec={64 / taken:.3f}, CurrSamplesPerSec={64 / taken:.3f}, MemAllocated=12.3GB, MaxMemAllocated=31.0GB",
+        f"[{stamp}] [INFO] [logging.py:107:log_dist] [Rank 0] step={done}, skipped=0, lr=[1e-05], mom=[(0.9, 0.95)]",
+        f"[{stamp}] [INFO] [timer.py:264:stop] epoch=0/micro_step={done}/global_step={done}, "
+        f"RunningAvgSamplesPerSec={rate:.3f}, CurrSamplesPerSec={rate:.3f}, MemAllocated=12.3GB, MaxMemAllocated=31.0GB",
     )
 
 
-def _plain(step: int, steps: int, taken: float, now: float, rank: int, rng: random.Random) -> Sequence[str]:
-    return (f"{_clock(now, '%H:%M:%S')} rank {rank:03}: step {step} loss {9 - step / steps:.3f} time {taken:.2f}s",)
+def _plain(step: _Step) -> Sequence[str]:
+    when = step.clock("%H:%M:%S")
+    return (f"{when} rank {step.rank:03}: step {step.number} loss {step.loss:.3f} time {step.taken:.2f}s",)
 
 
-_Writer = Callable[[int, int, float, float, int, random.Random], Sequence[str]]
+_Writer = Callable[[_Step], Sequence[str]]
 _FRAMEWORKS: tuple[tuple[str, _Writer], ...] = (
     ("maxtext", _maxtext),
     ("maxtext-absl", _maxtext_absl),

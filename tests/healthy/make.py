@@ -64,7 +64,9 @@ def _available(name: str, python: str) -> bool:
     if shutil.which(name):
         return True
     module = _MODULES.get(name, name)
-    return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
+    environment = {**os.environ, "KERAS_BACKEND": "torch"}
+    test = [python, "-c", f"import {module}"]
+    return subprocess.run(test, env=environment, capture_output=True, check=False).returncode == 0
 
 
 def _record(job: OrdinaryJob, python: str) -> bool:

@@ -8,11 +8,17 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-_URL_HOST = re.compile(rb"((?:https?|git|ssh)://)(?!127\.0\.0\.1|localhost|0\.0\.0\.0)(?:[\w.%-]+(?::[^@\s/]*)?@)?[\w.-]+")
-_ADDRESS = re.compile(rb"(?<![\w.])(?!127\.0\.0\.1\b|0\.0\.0\.0\b|255\.)(\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})(?![\w.]*\d)")
+_URL_HOST = re.compile(
+    rb"((?:https?|git|ssh)://)(?!127\.0\.0\.1|localhost|0\.0\.0\.0)(?:[\w.%-]+(?::[^@\s/]*)?@)?[\w.-]+"
+)
+_ADDRESS = re.compile(
+    rb"(?<![\w.])(?!127\.0\.0\.1\b|0\.0\.0\.0\b|255\.)(\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})(?![\w.]*\d)"
+)
 _MAIL = re.compile(rb"[\w.+-]+@(?!example\.)(?:[\w-]+\.)+[A-Za-z]{2,}\b")
 _MIRROR = re.compile(rb"file:///[\w/.-]+|/opt/(?:wheels|pypi)[\w/.-]*")
-_CPU = re.compile(rb"^((?:Model name|BIOS Model name|Vendor ID|CPU family|Model|Stepping|Flags|Hypervisor vendor):\s+).*$", re.M)
+_CPU = re.compile(
+    rb"^((?:Model name|BIOS Model name|Vendor ID|CPU family|Model|Stepping|Flags|Hypervisor vendor):\s+).*$", re.M
+)
 
 
 def scrub(text: bytes, paths: Mapping[str | Path, str]) -> bytes:

@@ -74,7 +74,9 @@ def records(seconds: float) -> Iterator[tuple[str, dict[str, object] | None]]:
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f[0])
 @pytest.mark.parametrize("job", JOBS, ids=lambda j: j.name)
-def test_ordinary_job(job: OrdinaryJob, form: tuple[str, Callable[[bytes], bytes]], engine: Engine, tmp_path: Path) -> None:
+def test_ordinary_job(
+    job: OrdinaryJob, form: tuple[str, Callable[[bytes], bytes]], engine: Engine, tmp_path: Path
+) -> None:
     path = tmp_path / "slurm-4711.out"
     path.write_bytes(form[1](job.text()))
     for name, record in records(recorded()[job.name]["elapsed_s"]):

@@ -119,13 +119,33 @@ def test_lines_of_another_healthy_rank_change_nothing(case: Path, engine: Engine
     if not labels:
         pytest.skip("the log has no ranks")
     lines = text.split("\n")
-    at = next(n for n, line in enumerate(lines) if LABELLED.match(line))
     label = max(labels, key=lambda found: int(found.strip(" :")))
-    chatter = CHATTER.format(label=label).split("\n")[:-1]
-    middle = (at + len(lines)) // 2
-    while middle > at and not LABELLED.match(lines[middle]):
-        middle -= 1
-    after = judged("\n".join([*lines[:at], *chatter, *lines[at:middle], *chatter, *lines[middle:]]), engine, tmp_path)
+    own = [n for n, line in enumerate(lines) if line.startswith(label)]
+    # Behind a finished step: inside a message of several lines they would be other lines of the same rank.
+    steps = [n for n in own if "completed step: " in lines[n]]
+    places = {own[0], *(n + 1 for n in (steps[len(steps) // 2 :][:1] + steps[-1:]))}
+    chatter = CHATTER.format(label=label)
+    mixed = "\n".join((chatter if n in places else "") + line for n, line in enumerate(lines))
+    assert same_verdict(before, judged(mixed, engine, tmp_path))
+
+
+@pytest.mark.parametrize("case", LOGS, ids=name)
+def test_time_stamps_in_front_of_the_ranks_lines_change_nothing(case: Path, engine: Engine, tmp_path: Path) -> None:
+    text = read(case)
+    before = judged(text, engine, tmp_path)
+    attempt = before.facts.last
+    if attempt.start_time is not None or (attempt.header.job_id is not None and not attempt.rank_hosts):
+        pytest.skip("the log has clocks, or consists of the launcher's own lines, which never have one")
+
+    def stamped(number: int, line: str) -> str:
+        label = LABELLED.match(line)
+        start = label.end() if label is not None else 0
+        if not line[start:].strip() or (label is None and attempt.header.job_id is not None):
+            return line
+        clock = f"2026-11-30T{2 + number // 36000:02}:{number // 600 % 60:02}:{number // 10 % 60:02}.{number % 10}00Z "
+        return line[:start] + clock + line[start:]
+
+    after = judged("\n".join(stamped(n, line) for n, line in enumerate(text.split("\n"))), engine, tmp_path)
     assert same_verdict(before, after)
 
 

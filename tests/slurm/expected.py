@@ -18,7 +18,7 @@ EXPECTED: Mapping[str, Mapping[str, Any]] = {
         "uid": 2001,
         "restarts": 0,
     },
-    "two-nodes": {"state": "COMPLETED", "nodes": ("node01", "node02"), "node_count": 2, "steps": {"0": "COMPLETED"}},
+    "two-nodes": {"state": "COMPLETED", "nodes": ("node01", "node06"), "node_count": 2, "steps": {"0": "COMPLETED"}},
     "gpus": {"state": "COMPLETED", "gpus": 2, "comment": "two words", "time_limit_s": 26 * 3600.0},
     "exit-3": {"state": "FAILED", "exit_code": 3, "exit_signal": None},
     "exit-200": {"state": "FAILED", "exit_code": 200, "exit_signal": None},

@@ -13,7 +13,7 @@ tries = {"n": 0}
 @delayed
 def part(number: int) -> int:
     if number == 3 and not os.path.exists("flaky"):  # noqa: PTH110
-        open("flaky", "w").close()  # noqa: SIM115
+        open("flaky", "w").close()
         print("part 3: transient error, the scheduler will retry", flush=True)
     return number * number
 

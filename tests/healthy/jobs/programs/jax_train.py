@@ -31,10 +31,14 @@ def main(args: argparse.Namespace) -> None:
     print(f"Config param enable_checkpointing: {bool(args.checkpoints)}")
     print(f"Config param checkpoint_period: {args.checkpoint_every}")
     print("Config param jax_distributed_heartbeat_timeout_seconds: 100")
-    print(f"System Information: Jax Version: {jax.__version__}, devices {jax.local_device_count()}/{jax.device_count()}")
+    print(
+        f"System Information: Jax Version: {jax.__version__}, devices {jax.local_device_count()}/{jax.device_count()}"
+    )
     keys = jax.random.split(jax.random.key(0), 2)
     weights = {"a": jax.random.normal(keys[0], (64, 128)) * 0.05, "b": jax.random.normal(keys[1], (128, 1)) * 0.05}
-    update = jax.jit(lambda w, b: jax.tree.map(lambda x, g: x - 0.1 * g, w, jax.grad(loss_of)(w, b)), donate_argnums=(0, 1))
+    update = jax.jit(
+        lambda w, b: jax.tree.map(lambda x, g: x - 0.1 * g, w, jax.grad(loss_of)(w, b)), donate_argnums=(0, 1)
+    )
     evaluate = jax.jit(loss_of)
     first, manager = 0, None
     if args.checkpoints:

@@ -1,12 +1,12 @@
 """Lightning on the CPU."""
 
-import lightning as L
+import lightning
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 
-class Model(L.LightningModule):
+class Model(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.net = nn.Linear(16, 1)
@@ -26,6 +26,8 @@ class Model(L.LightningModule):
 
 
 data = TensorDataset(torch.randn(512, 16), torch.randn(512, 1))
-trainer = L.Trainer(max_epochs=3, accelerator="cpu", devices=1, default_root_dir="lightning", log_every_n_steps=5)
+trainer = lightning.Trainer(
+    max_epochs=3, accelerator="cpu", devices=1, default_root_dir="lightning", log_every_n_steps=5
+)
 trainer.fit(Model(), DataLoader(data, 32), DataLoader(data, 64))
 trainer.validate(Model(), DataLoader(data, 64))

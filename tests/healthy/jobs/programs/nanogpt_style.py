@@ -7,7 +7,9 @@ from torch import nn
 
 torch.manual_seed(1)
 print("tokens per iteration will be: 8,192")
-print("Initializing a new model from scratch\ndefaulting to vocab_size of GPT-2 to 50304 (50257 rounded up for efficiency)")
+print(
+    "Initializing a new model from scratch\ndefaulting to vocab_size of GPT-2 to 50304 (50257 rounded up for efficiency)"
+)
 model = nn.Sequential(nn.Embedding(256, 32), nn.Linear(32, 256))
 print(f"number of parameters: {sum(p.numel() for p in model.parameters()) / 1e6:.2f}M")
 print("num decayed parameter tensors: 2, with 16,384 parameters\nusing fused AdamW: False")

@@ -5,9 +5,7 @@ import random
 import sys
 import time
 
-logging.basicConfig(
-    stream=sys.stdout, level=logging.DEBUG, format="%(asctime)s %(levelname)-8s %(name)s: %(message)s"
-)
+logging.basicConfig(stream=sys.stdout, level=logging.DEBUG, format="%(asctime)s %(levelname)-8s %(name)s: %(message)s")
 log = logging.getLogger("pipeline")
 rng = random.Random(1)
 

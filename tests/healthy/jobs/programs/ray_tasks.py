@@ -11,7 +11,7 @@ ray.init(num_cpus=2, include_dashboard=False)
 def part(number: int) -> int:
     marker = f"{os.environ['HOME']}/tried-{number}"
     if number == 3 and not os.path.exists(marker):  # noqa: PTH110
-        open(marker, "w").close()  # noqa: SIM115
+        open(marker, "w").close()
         raise ConnectionError("transient: connection reset by peer")
     print(f"part {number} done")
     return number
@@ -22,7 +22,7 @@ class Counter:
     def add(self, number: int) -> int:
         marker = f"{os.environ['HOME']}/died"
         if number == 2 and not os.path.exists(marker):  # noqa: PTH110
-            open(marker, "w").close()  # noqa: SIM115
+            open(marker, "w").close()
             os._exit(1)
         return number + 1
 

@@ -65,7 +65,9 @@ def main(args: argparse.Namespace) -> None:
         time.sleep(0.01)
         seconds = time.perf_counter() - begin
         if rank == 0:
-            print(f"step {step}/{args.steps} loss {loss.item():.4f} time {seconds:.4f}s lr {schedule.get_last_lr()[0]:.2e}")
+            print(
+                f"step {step}/{args.steps} loss {loss.item():.4f} time {seconds:.4f}s lr {schedule.get_last_lr()[0]:.2e}"
+            )
         if args.checkpoint_every and step and step % args.checkpoint_every == 0 and rank == 0:
             torch.save({"model": model.state_dict(), "step": step}, "checkpoint.pt")
             print(f"Saved checkpoint at step {step}", flush=True)

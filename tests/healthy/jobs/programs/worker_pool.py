@@ -39,6 +39,8 @@ if __name__ == "__main__":
     time.sleep(0.3)
     helper.terminate()
     print("helper stopped with", helper.wait(), signal.Signals(-helper.returncode).name)
-    warnings.warn("this backend is deprecated and will raise an error in a future release", DeprecationWarning)
+    warnings.warn(
+        "this backend is deprecated and will raise an error in a future release", DeprecationWarning, stacklevel=1
+    )
     open(os.devnull)  # noqa: SIM115 - the ResourceWarning is what this program is about
     print("all tasks done, 0 failed")

@@ -1,0 +1,1 @@
+"""A redacted archive of one job that gives the same verdict elsewhere."""

@@ -1,0 +1,163 @@
+"""Bad input: one clear sentence on standard error, the documented exit status, nothing written half."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import environment, run, sentence
+from tests.pitfalls.logs import failed_rank, header, steps, summary
+from tests.seed import jobs
+
+GOOD = jobs.healthy("hello")
+BAD = header() + jobs.BEFORE_TRAINING + jobs.LAUNCH + steps(range(5)) + "1: ValueError: x\n" + failed_rank(1, 1) + summary(1, "Training FAILED (exit=143)")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "7-JAX-x.log"
+    path.write_text(GOOD)
+    return path
+
+
+def test_what_is_no_log(tmp_path: Path, log: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    for name, words in [
+        ("nosuch.log", "no file or directory"),
+        ("pipe", "named pipe"),
+        ("empty", "no log in"),
+        ("loop", "leads nowhere"),
+        ("/dev/zero", "device"),
+        ("", "nothing is named"),
+        ("99999999", "no log or directory of job 99999999"),
+        ("n" * 300, "cannot look at"),
+        (f"{log.name}/x", "no file or directory"),
+    ]:
+        result = run("log", name, cwd=tmp_path)
+        assert result.code == 3, (name, result)
+        assert words in sentence(result)
+
+
+def test_odd_contents_are_named(tmp_path: Path) -> None:
+    """Empty and binary files are no error: a job may have printed nothing. The report says so."""
+    (tmp_path / "empty.log").write_bytes(b"")
+    (tmp_path / "binary.log").write_bytes(bytes(range(256)) * 400)
+    (tmp_path / "cut.log.gz").write_bytes(gzip.compress(BAD.encode())[:-300])
+    (tmp_path / "nul.log").write_bytes(b"\0" * 100_000 + BAD.encode())
+    for name, words in [("empty.log", "The log is empty"), ("binary.log", "binary"), ("cut.log.gz", "cut.log.gz"), ("nul.log", "subprocess-fail")]:
+        result = run("log", name, cwd=tmp_path)
+        assert (result.code, result.err) == (0, ""), name
+        assert words in result.out
+        assert "Do not run it again" not in result.out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_unreadable(tmp_path: Path, log: Path) -> None:
+    log.chmod(0)
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents[:3]:
+        parent.chmod(parent.stat().st_mode | 0o055)
+    code = (
+        "import os, sys; os.setgroups([]); os.setgid(54321); os.setuid(54321)\n"
+        "from slurm_triage.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "log", str(log)], capture_output=True, text=True, timeout=30, check=False, env=environment(HOME="/nonexistent")
+    )
+    assert done.returncode == 3, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert log.name in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text, code",
+    [
+        ('{"state":', 2),
+        ("[1, 2]", 2),
+        ('{"state": "FAILED", "exit_code": "x:y"}', 2),
+        ('{"state": "FAILED", "nodes": {"a": 1}}', 2),
+        ("", 2),
+        ("\udcff", 2),
+        (None, 3),
+    ],
+)
+def test_broken_accounting(text: str | None, code: int, tmp_path: Path, log: Path) -> None:
+    record = tmp_path / "record.json"
+    if text is not None:
+        record.write_bytes(text.encode("utf-8", "surrogateescape"))
+    result = run("log", log, "--accounting", record, "--write")
+    assert result.code == code
+    assert "record.json" in sentence(result)
+    assert sorted(p.name for p in tmp_path.iterdir() if "TRIAGE" in p.name.upper()) == []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("log",), ("log", "{log}", "--frobnicate"), ("log", "{log}", "--json", "--html"), ("log", "{log}", "--now", "tomorrow"),
+        ("explain",), ("explain", "{log}", "--line", "x"), ("rules",), ("rules", "bogus"), ("--bogus",), (),
+    ],
+)  # fmt: skip
+def test_wrong_usage(args: tuple[str, ...], log: Path) -> None:
+    result = run(*(a.format(log=log) for a in args))
+    assert result.code == 2
+    assert result.err or not args
+
+
+def test_unknown_names(log: Path) -> None:
+    assert run("rules", "show", "nosuch").code == 3
+    assert run("rules", "test", "/nosuch/file").code == 3
+    assert run("explain", "/nosuch/file").code == 3
+    assert run("nosuch-word").code == 3
+
+
+def test_exit_code_option(tmp_path: Path, log: Path) -> None:
+    bad = tmp_path / "8-JAX-y.log"
+    bad.write_text(BAD)
+    assert run("log", log, "--exit-code").code == 0
+    assert run("log", bad).code == 0
+    assert run("log", bad, "--exit-code").code == 1
+    assert run("log", log, bad, "--exit-code").code == 1
+
+
+@pytest.mark.parametrize("redirect, code, words", [("| head -1", 0, ""), ("> /dev/full", 5, "No space left"), (">&-", 0, ""), ("2>&-", 0, "")])
+def test_broken_output(redirect: str, code: int, words: str, log: Path) -> None:
+    shell = f"set -o pipefail; {sys.executable} -m slurm_triage log {log} --json {redirect}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=30, check=False, env=environment())
+    assert done.returncode == code
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == bool(words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[rule]]\nid = ",
+        '[[rule]]\nid = "x"\n',
+        '[[rule]]\nid = "x"\nclass = "no-such-class"\ntitle = "t"\npatterns = ["abcd"]\nsamples.match = ["abcd"]\nsamples.reject = ["x"]\n',
+        '[[rule]]\nid = "x"\nclass = "oom-gpu"\ntitle = "t"\npatterns = ["(abcd"]\nsamples.match = ["abcd"]\nsamples.reject = ["x"]\n',
+        '[[rule]]\nid = "x"\nclass = "oom-gpu"\ntitle = "t"\nfrobnicate = 1\npatterns = ["abcd"]\nsamples.match = ["abcd"]\nsamples.reject = ["x"]\n',
+        '[disable]\nrules = ["no-such-rule"]\n',
+    ],
+)
+def test_broken_overlay(text: str, tmp_path: Path, log: Path) -> None:
+    """Stops every command with the file's name: wrong rules give wrong verdicts. As root only the site's own directory
+    is read, so the packs are checked by lint there."""
+    folder = tmp_path / "config" / "slurm-triage" / "rules.d"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text(text)
+    lint = run("rules", "lint", folder / "mine.toml")
+    assert lint.code in {1, 2}
+    assert "mine.toml" in lint.out + lint.err
+    if os.geteuid() != 0:
+        result = run("log", log, env=environment(XDG_CONFIG_HOME=str(tmp_path / "config")))
+        assert result.code == 2
+        assert "mine.toml" in sentence(result)
