@@ -24,7 +24,9 @@ _USERS = re.compile(
 #: Words that stand where a user's name would and tell nobody who it is.
 _NOBODY = frozenset({"root", "user", "users", "runner", "ubuntu", "shared", "data", "nobody", "slurm", "ray", "jovyan"})
 #: Lines in which report/share.py may find host names that no other field knows.
-_MAY_NAME_HOST = re.compile(r"slurmstepd-|host|srun: error: |\bON |ode failure on |@|_NODENAME|NODELIST|MASTER_|HEAD_")
+_MAY_NAME_HOST = re.compile(
+    r":\d+:\d+ \[\d|slurmstepd-|host|srun: error: |\bON |ode failure on |@|_NODENAME|NODELIST|MASTER_|HEAD_"
+)
 #: What looks like a path and is none (names of remote calls), or ends in a name that programs gave and that says what
 #: happened (unfinished checkpoints, shared memory, removed files that are still open).
 _TELLING = re.compile(

@@ -96,16 +96,24 @@ class Scrubber:
         body = text[: len(text) - len(end)]
         clean = self._without_key(body, rank)
         if clean is None:
-            clean = _redacted(body)
-            if self._rename is not None:
-                clean = self._rename(clean)
+            clean = self._clean(body)
         return text if clean == body else clean + end
+
+    def _clean(self, text: str) -> str:
+        """Terminal codes beside or inside a token must not hide it, and are kept where they do not."""
+        rename = self._rename or _same
+        clean = rename(redact_text(text))
+        if "\x1b" in text or "\x0f" in text or "\0" in text:
+            bare = rename(redact_text(_ESCAPE.sub("", text)))
+            if bare != _ESCAPE.sub("", clean):
+                return bare
+        return clean
 
     def _without_key(self, text: str, rank: int | None) -> str | None:
         """What to print instead of a line of a private key; None if the line is none."""
         if _KEY_BEGIN.search(text) and not _KEY_END.search(text):
             self._inside_key[rank] = _MAX_OTHER_LINES
-            return _redacted(text[: text.index("-----BEGIN")]) + REDACTED
+            return self._clean(text[: text.index("-----BEGIN")]) + REDACTED
         left = self._inside_key.get(rank, 0)
         if not left:
             return None
@@ -120,11 +128,5 @@ class Scrubber:
         return None
 
 
-def _redacted(text: str) -> str:
-    """Terminal codes inside a token must not hide it, and are kept where they do not."""
-    clean = redact_text(text)
-    if "\x1b" in text or "\x0f" in text or "\0" in text:
-        bare = redact_text(_ESCAPE.sub("", text))
-        if bare != _ESCAPE.sub("", clean):
-            return bare
-    return clean
+def _same(text: str) -> str:
+    return text

@@ -6,12 +6,14 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from slurm_triage.errors import NotFoundError, UsageError
+from slurm_triage.errors import NotFoundError, PartialResultError, TriageError, UsageError
 from slurm_triage.locate import is_outputs_tree, locate, locate_all
 from slurm_triage.model.duration import parse_time
-from slurm_triage.model.job import NO_JOB
+from slurm_triage.model.files import JobFiles
+from slurm_triage.model.job import NO_JOB, Job
 from slurm_triage.model.report import Report
 from slurm_triage.pipeline import Engine, triage
 from slurm_triage.report.markdown import to_markdown
@@ -52,23 +54,44 @@ def run(args: argparse.Namespace) -> int:
     engine = Engine.load()
     failed = False
     shown = 0
-    for target in args.path:
-        found = list(locate_all(Path(target))) if _is_tree(target) else [locate(target, outputs=outputs, job=job)]
-        if not found:
-            raise NotFoundError(
-                f"{target} holds no job: expected <id>-<name>.log files or job directories with a log link"
-            )
-        for files in found:
+    problems: list[TriageError] = []
+    for files in _targets(args.path, outputs, job, problems):
+        try:
             report = triage(job, files, engine, now=now)
             if shown:
                 sys.stdout.write("\n")
             _print(report, args)
             shown += 1
+            failed = failed or report.diagnosis.status in FAILURES
             if args.write:
                 for path in write_beside(report):
                     print(f"wrote {path}", file=sys.stderr)
-            failed = failed or report.diagnosis.status in FAILURES
+        except TriageError as error:
+            problems.append(error)
+    if len(problems) == 1 and shown <= 1 and len(args.path) == 1:
+        raise problems[0]
+    for problem in problems:
+        print(f"slurm-triage: {problem}", file=sys.stderr)
+    if problems:
+        return PartialResultError.exit_status if shown else problems[0].exit_status
     return 1 if failed and args.exit_code else 0
+
+
+def _targets(targets: Sequence[str], outputs: Path | None, job: Job, problems: list[TriageError]) -> Iterator[JobFiles]:
+    """The jobs that are named, one after the other. What cannot be looked at keeps nobody from seeing the rest."""
+    for target in targets:
+        try:
+            if not _is_tree(target):
+                yield locate(target, outputs=outputs, job=job)
+                continue
+            jobs = list(locate_all(Path(target)))
+            if not jobs:
+                raise NotFoundError(
+                    f"{target} holds no job: expected <id>-<name>.log files or job directories with a log link"
+                )
+            yield from jobs
+        except TriageError as error:
+            problems.append(error)
 
 
 def _now(text: str | None) -> float | None:

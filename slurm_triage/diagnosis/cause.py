@@ -281,7 +281,7 @@ def _final_role(finding: Finding, primary: Finding) -> Finding:
     if finding.role != "root":
         return finding
     if finding.cls == primary.cls:
-        return with_role(finding, "root", "the same failure on another rank")
+        return with_role(finding, "root", "the same failure, seen once more")
     if finding.cls in SYMPTOMS | STOPS | OUTCOMES | GENERIC:
         return with_role(finding, "consequence", f"{primary.cls} came first")
     return with_role(finding, "contributor", f"{primary.cls} came first")

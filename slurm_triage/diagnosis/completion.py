@@ -94,14 +94,17 @@ def _reached(progress: Progress) -> bool | None:
 
 def _stop(job: Job, attempt: AttemptFacts, summary: Summary | None) -> tuple[StopCause | None, int | None]:
     """Accounting's state decides; then Slurm's DUE TO; then the wall time against the limit; then exit 143 alone."""
-    job_line = next((c for c in attempt.cancellations if c.kind == "JOB"), None)
+    # Lines of an earlier start of a requeued job may stand before this one's: no stage begins in a job that is stopped.
+    begun = max((s.seq for s in attempt.stages), default=-1)
+    cancellations = [c for c in attempt.cancellations if c.seq > begun]
+    job_line = next((c for c in cancellations if c.kind == "JOB"), None)
     seq = job_line.seq if job_line is not None else None
     from_state = _STATE_CAUSES.get(job.state or "")
     if from_state is not None:
         return from_state, seq
     if job.state in {"COMPLETED", "FAILED"}:
         return None, seq
-    lines = [c for c in attempt.cancellations if c.cause is not None] or ([job_line] if job_line else [])
+    lines = [c for c in cancellations if c.cause is not None] or ([job_line] if job_line else [])
     for line in lines:
         cause = line.cause or ""
         if "TIME LIMIT" in cause:

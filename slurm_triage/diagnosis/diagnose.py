@@ -122,7 +122,8 @@ def _cause(
         return None, tuple(found)
     if stall is not None and not end.claims_success:
         extra.append(_hang(stall, evidence.progress))
-    extra.extend(_stop_findings(end, asked_to_stop, _step_stopped(evidence)))
+    if not _only_step_cancelled(evidence.attempt):
+        extra.extend(_stop_findings(end, asked_to_stop, _step_stopped(evidence)))
     result = choose([*(_overruled(f, end) for f in found), *extra])
     cause = result.primary
     soft = special.soft_success(evidence.attempt, evidence.progress, end, cause)
@@ -200,6 +201,12 @@ def _step_stopped(evidence: Evidence) -> bool:
     return bool(evidence.of_kind("teardown")) and not by_failure
 
 
+def _only_step_cancelled(attempt: AttemptFacts) -> bool:
+    """Slurm says that a step was stopped and not that the job was: it says both when somebody cancels a job."""
+    kinds = {c.kind for c in attempt.cancellations}
+    return kinds == {"STEP"} and bool(attempt.stages)
+
+
 def _stop_findings(end: End, asked_to_stop: bool, step_stopped: bool) -> list[Finding]:
     titles = {
         "cancelled": "the job was cancelled",
@@ -209,9 +216,11 @@ def _stop_findings(end: End, asked_to_stop: bool, step_stopped: bool) -> list[Fi
     }
     if end.stop in titles:
         return [Finding(end.stop, "root", "job-end", titles[end.stop])]
-    if not end.ended and asked_to_stop:
+    if end.ended or end.live or end.waiting:
+        return []
+    if asked_to_stop:
         return [Finding("cancelled", "root", "job-end", "the processes were asked to stop (SIGTERM)")]
-    if not end.ended and step_stopped:
+    if step_stopped:
         return [Finding("cancelled", "root", "job-end", "srun was told to stop the step")]
     return []
 

@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from slurm_triage.settings import CONFIG, load_settings
-
 SITE_LEDGER = Path("/var/lib/slurm-triage/ledger")
 
 
 def site_ledger(environ: Mapping[str, str]) -> Path:
     """Where the site's worker writes, as its configuration says."""
+    from slurm_triage.settings import CONFIG, load_settings  # not needed where the ledger is named
+
     if not environ.get("SLURM_TRIAGE_CONFIG") and not CONFIG.exists():
         return SITE_LEDGER
     return load_settings(environ=environ).ledger

@@ -43,17 +43,19 @@ _PATH = r"(?<![\w/.~-])/(?:[\w.+@%=~-]+/)+[\w.+@%=~-]*"
 _URL = r"\b(?:https?|s3|gs|gcs|hdfs|abfss?|nfs|file|docker|oci|ftp|sftp|ssh|grpc|tcp)://[^\s\"'<>`]+"
 _LOGIN = r"(?<![\w.+%-])[\w.+%-]{1,64}@[A-Za-z0-9][\w.-]*"
 _IPV4 = r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)"
-_IPV6 = r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?:%\w{1,15})?(?![\w:])"
+#: Not followed by the rest of an IPv4 address (``::ffff:10.0.0.7``): that is found by itself.
+_IPV6 = r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?:%\w{1,15})?(?![\w:]|\.\d)"
 _MAC = r"(?<![\w:])[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5,7}(?![\w:])"
 _LOCAL = re.compile(r"localhost|127\.\d|0\.0\.0\.0|\[?::1?\]?$")
 _DOMAIN = re.compile(r"\.[A-Za-z]{2,}\Z")
 
 _ALIAS = re.compile(r"(?:path|user)-\d+(?:/.*)?\Z", re.DOTALL)
 
-_HOST_NAME = r"(?P<host>[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*)(?!\w)"
-#: Where logs name a host that no other field knows.
+_HOST_NAME_ONLY = r"[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*"
+_HOST_NAME = rf"(?P<host>{_HOST_NAME_ONLY})(?!\w)"
+#: Where logs name a host that no other field knows. NCCL and RCCL begin their lines with ``host:pid:thread [gpu]``.
 _HOST_IN_TEXT = re.compile(
-    rf"(?:slurmstepd-|\bhost(?:name)?[=:]\s?|srun: error: |\bON |[Nn]ode failure on |@){_HOST_NAME}"
+    rf"(?:(?:^|\s)(?={_HOST_NAME_ONLY}:\d{{1,9}}:\d{{1,9}} \[\d)|slurmstepd-|\bhost(?:name)?[=:]\s?|srun: error: |\bON |[Nn]ode failure on |@){_HOST_NAME}"
 )
 _HOST_IN_SSH = re.compile(rf"@{_HOST_NAME}")
 _DOMAINS = r"(?:\.[A-Za-z][\w-]*)"
@@ -193,10 +195,11 @@ class Aliases:
         known = host.split(".", 1)[0] in self._given.get("node", {})
         if not known and _DOMAIN.search(host):
             return self.named("email", text)
-        if not known and user != self._user:
+        address = _is_address(host)
+        if not known and not address and user != self._user:
             return text
         alias = user if user == "root" or _ALIAS.match(user) else self.named("user", user)
-        return f"{alias}@{self.node(host) if known else host}"
+        return f"{alias}@{self.node(host) if known or address else host}"
 
 
 def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

@@ -21,13 +21,11 @@ from slurm_triage.report.wording import chat_line
 from slurm_triage.report.write import write_files, write_report
 from slurm_triage.service import outcome
 from slurm_triage.service.job_files import files_of
+from slurm_triage.service.own_messages import own_messages
 from slurm_triage.service.report_place import Place, find_place, umask_for
 from slurm_triage.service.spool_event import KernelMessage
 from slurm_triage.slurm.accounting import display_id
 
-#: Kernel messages count from shortly before the job's start to shortly after its end: clocks and the kernel's own time
-#: differ by seconds, and an epilog may come a minute late.
-BEFORE_S, AFTER_S = 10.0, 120.0
 #: A report killed while it was written leaves this behind; see report/write.py.
 _TEMPORARY = (".slurm-triage-", ".tmp")
 _STALE_S = 3600.0
@@ -98,12 +96,9 @@ def find(task: Task) -> tuple[JobFiles, Place | None, str | None]:
 
 
 def _write_snapshots(task: Task, place: Place) -> tuple[str, ...]:
-    job = task.job
-    since = (job.start or job.submit or 0.0) - BEFORE_S
-    until = (job.end or time.time()) + AFTER_S
     contents: dict[str, bytes] = {}
     for host, messages in task.kernel.items():
-        kept = [m.text for m in messages if m.time is None or since <= m.time <= until]
+        kept = own_messages(messages, task.job, time.time())
         if kept:
             contents[f"node-{host}.txt"] = ("\n".join(kept) + "\n").encode("utf-8", "replace")
     if not contents:

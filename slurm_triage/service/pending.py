@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from slurm_triage.model.job import Job
-from slurm_triage.service.child import AFTER_S, BEFORE_S
 from slurm_triage.service.done import Done
 from slurm_triage.service.outcome import minimal_record
+from slurm_triage.service.own_messages import own_messages
 from slurm_triage.service.spool import Arrived
 from slurm_triage.service.spool_event import KernelMessage
 from slurm_triage.settings import Settings
@@ -133,9 +133,4 @@ def _has_news(pending: Pending, attempt: Job) -> bool:
     """True if a node's kernel said something during the attempt that no report has seen yet."""
     if pending.kernel_used or attempt.start is None:
         return False
-    since, until = attempt.start - BEFORE_S, (attempt.end or float("inf")) + AFTER_S
-    return any(
-        message.time is not None and since <= message.time <= until
-        for messages in pending.kernel().values()
-        for message in messages
-    )
+    return any(own_messages(messages, attempt, attempt.end or 0.0) for messages in pending.kernel().values())

@@ -24,13 +24,23 @@ def environment(**extra: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "LC_ALL": "C.UTF-8", **extra}
 
 
-def run(*args: str | Path, stdin: bytes | None = None, cwd: Path | None = None, env: dict[str, str] | None = None) -> Result:
+def run(
+    *args: str | Path, stdin: bytes | None = None, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> Result:
     """One call, at most 30 s. Never a traceback: that is checked for every call of every test."""
     command = [sys.executable, "-m", "slurm_triage", *map(str, args)]
     done = subprocess.run(
-        command, input=stdin if stdin is not None else b"", capture_output=True, cwd=cwd, env=env or environment(), timeout=30, check=False
+        command,
+        input=stdin if stdin is not None else b"",
+        capture_output=True,
+        cwd=cwd,
+        env=env or environment(),
+        timeout=30,
+        check=False,
     )
-    result = Result(done.returncode, done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode("utf-8", "surrogateescape"))
+    result = Result(
+        done.returncode, done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode("utf-8", "surrogateescape")
+    )
     assert "Traceback (most recent call last)" not in result.err
     assert "internal error" not in result.err
     return result

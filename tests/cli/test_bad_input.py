@@ -15,7 +15,15 @@ from tests.pitfalls.logs import failed_rank, header, steps, summary
 from tests.seed import jobs
 
 GOOD = jobs.healthy("hello")
-BAD = header() + jobs.BEFORE_TRAINING + jobs.LAUNCH + steps(range(5)) + "1: ValueError: x\n" + failed_rank(1, 1) + summary(1, "Training FAILED (exit=143)")
+BAD = (
+    header()
+    + jobs.BEFORE_TRAINING
+    + jobs.LAUNCH
+    + steps(range(5))
+    + "1: ValueError: x\n"
+    + failed_rank(1, 1)
+    + summary(1, "Training FAILED (exit=143)")
+)
 
 
 @pytest.fixture
@@ -51,7 +59,12 @@ def test_odd_contents_are_named(tmp_path: Path) -> None:
     (tmp_path / "binary.log").write_bytes(bytes(range(256)) * 400)
     (tmp_path / "cut.log.gz").write_bytes(gzip.compress(BAD.encode())[:-300])
     (tmp_path / "nul.log").write_bytes(b"\0" * 100_000 + BAD.encode())
-    for name, words in [("empty.log", "The log is empty"), ("binary.log", "binary"), ("cut.log.gz", "cut.log.gz"), ("nul.log", "subprocess-fail")]:
+    for name, words in [
+        ("empty.log", "The log is empty"),
+        ("binary.log", "binary"),
+        ("cut.log.gz", "cut.log.gz"),
+        ("nul.log", "subprocess-fail"),
+    ]:
         result = run("log", name, cwd=tmp_path)
         assert (result.code, result.err) == (0, ""), name
         assert words in result.out
@@ -65,11 +78,16 @@ def test_unreadable(tmp_path: Path, log: Path) -> None:
     for parent in tmp_path.parents[:3]:
         parent.chmod(parent.stat().st_mode | 0o055)
     code = (
-        "import os, sys; os.setgroups([]); os.setgid(54321); os.setuid(54321)\n"
-        "from slurm_triage.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        "import os, sys, slurm_triage.cli.log, slurm_triage.cli.main as command\n"
+        "os.setgroups([]); os.setgid(54321); os.setuid(54321); sys.exit(command.main(sys.argv[1:]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "log", str(log)], capture_output=True, text=True, timeout=30, check=False, env=environment(HOME="/nonexistent")
+        [sys.executable, "-c", code, "log", str(log)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env=environment(HOME="/nonexistent"),
     )
     assert done.returncode == 3, done.stderr
     assert done.stdout == ""
@@ -128,10 +146,15 @@ def test_exit_code_option(tmp_path: Path, log: Path) -> None:
     assert run("log", log, bad, "--exit-code").code == 1
 
 
-@pytest.mark.parametrize("redirect, code, words", [("| head -1", 0, ""), ("> /dev/full", 5, "No space left"), (">&-", 0, ""), ("2>&-", 0, "")])
+@pytest.mark.parametrize(
+    "redirect, code, words",
+    [("| head -1", 0, ""), ("> /dev/full", 5, "No space left"), (">&-", 0, ""), ("2>&-", 0, "")],
+)
 def test_broken_output(redirect: str, code: int, words: str, log: Path) -> None:
     shell = f"set -o pipefail; {sys.executable} -m slurm_triage log {log} --json {redirect}"
-    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=30, check=False, env=environment())
+    done = subprocess.run(
+        ["bash", "-c", shell], capture_output=True, text=True, timeout=30, check=False, env=environment()
+    )
     assert done.returncode == code
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == bool(words)

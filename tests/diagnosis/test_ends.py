@@ -130,3 +130,21 @@ def test_soft_success_without_a_summary(triage_text: Triage) -> None:
     ran = "".join(f"{r}: Config param steps: 15\n" for r in (0, 1)) + run(range(15))
     assert primary(triage_text(ran + end)) == "soft-success"
     assert primary(triage_text(ran)) is None
+
+
+def test_a_step_that_is_stopped_is_no_cancelled_job(triage_text: Triage) -> None:
+    """The batch shell is killed: its step is stopped, nobody writes a summary, and no line says that the job was
+    cancelled."""
+    stopped = "0: slurmstepd-chi2801: error: *** STEP 7.3 ON chi2801 CANCELLED AT 2026-11-30T01:54:32 ***\n"
+    stopped += "".join(f"{r}: [SIGTERM] Received — waiting for coredump before exit...\n" for r in (0, 1))
+    text = start() + run(range(8)) + stopped + exits(143)
+    assert primary(triage_text(text)) == "unknown-death"
+    assert primary(triage_text(text, accounting=record("FAILED", "0:9"))) == "signal-kill"
+
+
+def test_a_running_job_that_caught_a_signal_is_running(triage_text: Triage) -> None:
+    text = start() + run(range(8)) + "0: W preemption_notifier.cc:90] SIGTERM caught at 2026-11-30T01:02:00\n"
+    live = {"job_id": "7", "state": "RUNNING", "start": "2026-11-30T01:00:00", "nodes": "chi[2801-2802]"}
+    report = triage_text(text, accounting=live, now=1796000500.0)
+    assert report.diagnosis.status in {"running", "hanging"}
+    assert primary(report) != "cancelled"

@@ -20,6 +20,8 @@ SCRIPTS = HERE / "jobs"
 PROGRAMS = SCRIPTS / "programs"
 LOGS = HERE / "logs"
 MANIFEST = LOGS / "manifest.json"
+SLURM_SCRIPTS = HERE / "slurm_jobs"
+SLURM_LOGS = HERE / "slurm_logs"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ says COMPLETED), while it was still running, and without any accounting at all, 
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,9 +16,9 @@ from slurm_triage.model.report import Report
 from slurm_triage.model.rule import RuleSet
 from slurm_triage.pipeline import Engine, triage_path
 from slurm_triage.rules.load import load_rules
-from slurm_triage.slurm.record_file import job_from_record
+from slurm_triage.slurm.record_file import job_from_record, load_record
 from tests.healthy.assemble import START, assembled
-from tests.healthy.jobs import LOGS, OrdinaryJob, ordinary_jobs, recorded
+from tests.healthy.jobs import LOGS, SLURM_LOGS, SLURM_SCRIPTS, OrdinaryJob, ordinary_jobs, recorded
 
 JOBS = [job for job in ordinary_jobs() if job.log.exists()]
 ASSEMBLED = range(160)
@@ -32,7 +33,8 @@ def all_rules() -> RuleSet:
 def test_there_are_enough_logs() -> None:
     """At least 200 in all, at least 60 of them from real programs; no log without its script, none too large."""
     assert len(JOBS) >= 60
-    assert len(JOBS) + len(ASSEMBLED) >= 200
+    assert len(SLURM_JOBS) >= 10
+    assert len(JOBS) + len(SLURM_JOBS) + len(ASSEMBLED) >= 200
     assert {job.name for job in JOBS} == set(recorded()) == {p.name.removesuffix(".log.gz") for p in LOGS.glob("*.gz")}
     assert sum(p.stat().st_size for p in LOGS.iterdir()) < 3_000_000
 
@@ -87,6 +89,22 @@ def test_ordinary_job(
         assert not blamed(report), f"accounting: {name}"
         if name == "completed":
             assert report.diagnosis.status == "completed"
+
+
+SLURM_JOBS = sorted(p.name.removesuffix(".log.gz") for p in SLURM_LOGS.glob("*.gz"))
+
+
+@pytest.mark.parametrize("name", SLURM_JOBS)
+def test_ordinary_slurm_job(name: str, engine: Engine, tmp_path: Path) -> None:
+    """Real sbatch scripts with srun's and slurmstepd's own lines, judged with accounting's record and without."""
+    path = tmp_path / f"{name}.log"
+    path.write_bytes(gzip.decompress((SLURM_LOGS / f"{name}.log.gz").read_bytes()))
+    report = triage_path(str(path), engine=engine, job=load_record(str(SLURM_LOGS / f"{name}.json")))
+    assert not blamed(report)
+    assert report.diagnosis.status == "completed"
+    script = next(p for p in SLURM_SCRIPTS.glob("*.sh") if name == p.stem or name.startswith(f"{p.stem}-"))
+    if "# blind: " not in script.read_text():
+        assert not blamed(triage_path(str(path), engine=engine))
 
 
 @pytest.mark.parametrize("number", ASSEMBLED)

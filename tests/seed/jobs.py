@@ -50,7 +50,9 @@ def start_failure(text: str, rank: int = 0, code: int = 1, *, ray: bool = False)
     )
 
 
-def training_failure(text: str, rank: int = 1, code: int = 1, *, ray: bool = False, done: int = 8, args: str = "steps=15") -> str:
+def training_failure(
+    text: str, rank: int = 1, code: int = 1, *, ray: bool = False, done: int = 8, args: str = "steps=15"
+) -> str:
     """Rank ``rank`` prints the text after ``done`` steps and takes the job down."""
     return (
         header(ray=ray, args=args)

@@ -65,7 +65,9 @@ def test_nccl_error_then_stall(kill: str, triage_text: Triage) -> None:
     """NCCL network error, all-reduce hangs, the stage timeout or the heartbeat ends it."""
     log = header() + BEGIN + steps(range(8)) + NCCL.format(r=0)
     if kill == "train":
-        log += "srun: error: chi2801: task 0: Killed\n== Training TIMEOUT (7205s/7200s) ==\n" + summary(1, "Training TIMEOUT (7205s/7200s)", wall="2h 0m 5s")
+        log += "srun: error: chi2801: task 0: Killed\n== Training TIMEOUT (7205s/7200s) ==\n" + summary(
+            1, "Training TIMEOUT (7205s/7200s)", wall="2h 0m 5s"
+        )
     else:
         log += heartbeat(0, 1) + end(wall="2h 0m 5s")
     report = triage_text(log)
@@ -75,16 +77,20 @@ def test_nccl_error_then_stall(kill: str, triage_text: Triage) -> None:
 
 def test_node_dies_silently_then_hang(triage_text: Triage) -> None:
     """Steps stop, nothing is printed, scancel two hours later: hang, with cancelled as the mechanism."""
-    report = triage_text(header() + BEGIN + steps(range(8)) + CANCEL + summary(143, "CANCELLED (scancel / SIGTERM)", wall="2h 10m 0s"))
+    report = triage_text(
+        header() + BEGIN + steps(range(8)) + CANCEL + summary(143, "CANCELLED (scancel / SIGTERM)", wall="2h 10m 0s")
+    )
     assert primary(report) == "hang"
     assert report.diagnosis.status == "cancelled"
     assert "cancelled" in classes(report)
 
 
 def test_xla_then_exception_then_subprocess(triage_text: Triage) -> None:
-    text = "INTERNAL: Failed to compile XLA program\nTraceback (most recent call last):\n  File \"train.py\", line 1, in <module>\njaxlib.xla_extension.XlaRuntimeError: INTERNAL: Failed to compile XLA program"
+    text = 'INTERNAL: Failed to compile XLA program\nTraceback (most recent call last):\n  File "train.py", line 1, in <module>\njaxlib.xla_extension.XlaRuntimeError: INTERNAL: Failed to compile XLA program'
     log = header(ray=True) + jobs.BEFORE_TRAINING + jobs.CONTAINER + jobs.labelled(text, 0)
-    log += "0: (MaxTextTrainerActor pid=7) [Node 0 @ chi2801] Training subprocess exited with code 1\n" + failed_rank(0, 1)
+    log += "0: (MaxTextTrainerActor pid=7) [Node 0 @ chi2801] Training subprocess exited with code 1\n" + failed_rank(
+        0, 1
+    )
     report = triage_text(log + summary(1, "Training FAILED (exit=143)"))
     assert primary(report) == "xla-compile-fail"
     assert {"subprocess-fail", "stage-fail"} <= classes(report)
@@ -106,8 +112,10 @@ def test_hang_ends_in_four_ways(kill: str, triage_text: Triage) -> None:
     wall = "2h 10m 0s"
     log += {
         "scancel": CANCEL + summary(143, "CANCELLED (scancel / SIGTERM)", wall=wall),
-        "train": "srun: error: chi2801: task 0: Killed\n== Training TIMEOUT (7805s/7800s) ==\n" + summary(1, "Training TIMEOUT (7805s/7800s)", wall=wall),
-        "time-limit": CANCEL.replace(" ***\n", " DUE TO TIME LIMIT ***\n").replace("*** JOB", "*** JOB") + summary(143, "CANCELLED (scancel / SIGTERM)", wall=wall),
+        "train": "srun: error: chi2801: task 0: Killed\n== Training TIMEOUT (7805s/7800s) ==\n"
+        + summary(1, "Training TIMEOUT (7805s/7800s)", wall=wall),
+        "time-limit": CANCEL.replace(" ***\n", " DUE TO TIME LIMIT ***\n").replace("*** JOB", "*** JOB")
+        + summary(143, "CANCELLED (scancel / SIGTERM)", wall=wall),
         "heartbeat": heartbeat(0, 1) + end(wall=wall),
     }[kill]
     assert primary(triage_text(log)) == "hang"
@@ -179,7 +187,15 @@ def test_heartbeat_item_5_the_cure_is_hours(seconds: float, period: int, least: 
 )
 def test_gpu_oom_fraction(fraction: str | None, text: str, wanted: str, triage_text: Triage) -> None:
     env = f"1: Show all environment variables:\n1: XLA_PYTHON_CLIENT_MEM_FRACTION={fraction}\n" if fraction else ""
-    log = header() + jobs.BEFORE_TRAINING + jobs.CONTAINER + env + jobs.CONFIG + jobs.labelled(text, 1) + failed_rank(1, 1)
+    log = (
+        header()
+        + jobs.BEFORE_TRAINING
+        + jobs.CONTAINER
+        + env
+        + jobs.CONFIG
+        + jobs.labelled(text, 1)
+        + failed_rank(1, 1)
+    )
     report = triage_text(log + summary(1, "Training FAILED (exit=143)"))
     assert primary(report) == "oom-gpu"
     assert any(wanted in note for note in report.diagnosis.notes)
@@ -188,10 +204,20 @@ def test_gpu_oom_fraction(fraction: str | None, text: str, wanted: str, triage_t
 # Checkpoint: ask all workers -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("others, wanted", [("1: Saved a checkpoint at step 10.\n", "probably intact"), ("", "Nothing in the log proves")])
+@pytest.mark.parametrize(
+    "others, wanted", [("1: Saved a checkpoint at step 10.\n", "probably intact"), ("", "Nothing in the log proves")]
+)
 def test_checkpoint_asks_all_workers(others: str, wanted: str, triage_text: Triage) -> None:
     error = "0: Training stopped: Checkpointing failed. [Errno 2] No such file or directory: 'manifest.ocdbt.__lock'\n"
-    log = header() + BEGIN + steps(range(11)) + others + error + failed_rank(0, 1) + summary(1, "Training FAILED (exit=143)")
+    log = (
+        header()
+        + BEGIN
+        + steps(range(11))
+        + others
+        + error
+        + failed_rank(0, 1)
+        + summary(1, "Training FAILED (exit=143)")
+    )
     report = triage_text(log)
     assert primary(report) == "checkpoint-fs-error"
     assert any(wanted in note for note in report.diagnosis.notes)
@@ -202,7 +228,15 @@ def test_checkpoint_asks_all_workers(others: str, wanted: str, triage_text: Tria
 
 @pytest.mark.parametrize(
     "code, ray, signal",
-    [(137, False, 9), (134, False, 6), (139, False, 11), (247, True, 9), (250, True, 6), (245, True, 11), (1, False, None)],
+    [
+        (137, False, 9),
+        (134, False, 6),
+        (139, False, 11),
+        (247, True, 9),
+        (250, True, 6),
+        (245, True, 11),
+        (1, False, None),
+    ],
 )
 def test_node_exit_codes(code: int, ray: bool, signal: int | None, triage_text: Triage) -> None:
     log = header(ray=ray) + BEGIN + steps(range(8)) + failed_rank(1, code) + summary(1, "Training FAILED (exit=143)")
@@ -225,7 +259,8 @@ def test_soft_success(how: str, triage_text: Triage) -> None:
     log += {
         "one-rank-exit-1": failed_rank(1, 1).replace("exit=143", "exit=1") + summary(1, "Training FAILED (exit=1)"),
         "all-143": failed_rank(1, 1) + summary(1, "Training FAILED (exit=143)", wall="20m 0s"),
-        "walltime": CANCEL.replace(" ***\n", " DUE TO TIME LIMIT ***\n") + summary(143, "CANCELLED (scancel / SIGTERM)", wall="2h 0m 3s"),
+        "walltime": CANCEL.replace(" ***\n", " DUE TO TIME LIMIT ***\n")
+        + summary(143, "CANCELLED (scancel / SIGTERM)", wall="2h 0m 3s"),
     }[how]
     report = triage_text(log)
     assert primary(report) == "soft-success"

@@ -64,14 +64,33 @@ def test_actions(row: object, words: tuple[str, ...], triage_text: Triage) -> No
 def test_signal_kill_speaks_of_dmabuf(triage_text: Triage) -> None:
     env = "1: Show all environment variables:\n1: NCCL_DMABUF_ENABLE=1\n"
     crash = "[Node 1 @ chi2802] Training subprocess killed by SIGSEGV (signal 11)"
-    log = header(ray=True) + jobs.BEFORE_TRAINING + jobs.CONTAINER + env + jobs.CONFIG + steps(range(5)) + jobs.labelled(crash, 1)
-    log += "1: NODE_EXIT host=chi2802 exit=245\n== Training FAILED (exit=245, 9s) ==\n" + summary(1, "Training FAILED (exit=245)")
+    log = (
+        header(ray=True)
+        + jobs.BEFORE_TRAINING
+        + jobs.CONTAINER
+        + env
+        + jobs.CONFIG
+        + steps(range(5))
+        + jobs.labelled(crash, 1)
+    )
+    log += "1: NODE_EXIT host=chi2802 exit=245\n== Training FAILED (exit=245, 9s) ==\n" + summary(
+        1, "Training FAILED (exit=245)"
+    )
     check(triage_text(log), ("NCCL_DMABUF_ENABLE=1", "Forcing NCCL_DMABUF_ENABLE=0", "/boot/*$(uname -r)*"))
 
 
 def test_hang(triage_text: Triage) -> None:
     log = header() + BEGIN + steps(range(8)) + CANCEL + summary(143, "CANCELLED (scancel / SIGTERM)", wall="2h 10m 0s")
-    check(triage_text(log), ("same nodes first", "if it hangs again", "exclude the suspects", "_env_NCCL_DEBUG=INFO", "slurm_job_monitor.sh"))
+    check(
+        triage_text(log),
+        (
+            "same nodes first",
+            "if it hangs again",
+            "exclude the suspects",
+            "_env_NCCL_DEBUG=INFO",
+            "slurm_job_monitor.sh",
+        ),
+    )
 
 
 def test_live_hang_of_a_ray_job(triage_text: Triage) -> None:
@@ -80,12 +99,24 @@ def test_live_hang_of_a_ray_job(triage_text: Triage) -> None:
     accounting = {"job_id": "7", "state": "RUNNING", "start": start}
     report = triage_text(log, accounting=accounting, now=start + 4 * 3600)
     assert report.diagnosis.status == "hanging"
-    check(report, ("8265", "stack traces", "power", "TCP retransmits", "RDMA counters", "scancel 7", "same nodes first"))
+    check(
+        report, ("8265", "stack traces", "power", "TCP retransmits", "RDMA counters", "scancel 7", "same nodes first")
+    )
 
 
 def test_heartbeat(triage_text: Triage) -> None:
     report = triage_text(header() + BEGIN + steps(range(8)) + heartbeat(0, 1) + end())
-    check(report, ("false alarm", "jax-heartbeat-false-positive-postmortem.md", "jax_distributed_heartbeat_timeout_seconds=", "several hours|far above start-up", "slurm_job_monitor.sh", "own death"))
+    check(
+        report,
+        (
+            "false alarm",
+            "jax-heartbeat-false-positive-postmortem.md",
+            "jax_distributed_heartbeat_timeout_seconds=",
+            "several hours|far above start-up",
+            "slurm_job_monitor.sh",
+            "own death",
+        ),
+    )
     assert "{r}" in HEARTBEAT
 
 
@@ -94,7 +125,12 @@ def test_unknown_death(triage_text: Triage) -> None:
 
 
 def test_tgs_degradation(triage_text: Triage) -> None:
-    log = header(args="steps=60") + BEGIN.replace("steps: 15", "steps: 60") + steps(range(30)) + steps(range(30, 60), seconds=4.0)
+    log = (
+        header(args="steps=60")
+        + BEGIN.replace("steps: 15", "steps: 60")
+        + steps(range(30))
+        + steps(range(30, 60), seconds=4.0)
+    )
     report = triage_text(log + "== Training END (50s) ==\n" + summary(0, wall="5m 0s"))
     assert report.diagnosis.status == "completed"
     assert "tgs-degradation" in {f.cls for f in report.diagnosis.findings}
@@ -110,7 +146,9 @@ def test_tgs_degradation(triage_text: Triage) -> None:
 def test_ray_start_fail(triage_text: Triage) -> None:
     """Only a remark of a run that goes on: the template is shown where it is the verdict."""
     log = header(ray=True) + jobs.BEFORE_TRAINING + jobs.CONTAINER + "0: RuntimeError: Failed to connect to GCS.\n"
-    log += "0: NODE_EXIT host=chi2801 exit=1\n== Training FAILED (exit=1, 9s) ==\n" + summary(1, "Training FAILED (exit=1)")
+    log += "0: NODE_EXIT host=chi2801 exit=1\n== Training FAILED (exit=1, 9s) ==\n" + summary(
+        1, "Training FAILED (exit=1)"
+    )
     report = triage_text(log)
     assert report.diagnosis.primary is not None
     assert report.diagnosis.primary.cls == "ray-start-fail"

@@ -12,13 +12,30 @@ from tests.conftest import Triage
 from tests.pitfalls.logs import failed_rank, header, step, steps, summary
 from tests.seed import jobs
 
-DEATH = "1: Traceback (most recent call last):\n1:   File \"t.py\", line 1, in f\n1: ValueError: bad batch\n"
+DEATH = '1: Traceback (most recent call last):\n1:   File "t.py", line 1, in f\n1: ValueError: bad batch\n'
 
 
-def log(first: int, last: int, *, total: int = 100, period: int | None = 20, checkpointing: bool = True, extra: str = "", seconds: float = 30.0) -> str:
+def log(
+    first: int,
+    last: int,
+    *,
+    total: int = 100,
+    period: int | None = 20,
+    checkpointing: bool = True,
+    extra: str = "",
+    seconds: float = 30.0,
+) -> str:
     config = f"0: Config param enable_checkpointing: {checkpointing}\n0: Config param steps: {total}\n"
     config += f"0: Config param checkpoint_period: {period}\n" if period else ""
-    text = header(args=f"steps={total}") + jobs.BEFORE_TRAINING + jobs.CONTAINER + config + extra + jobs.BARRIER + jobs.LOOP
+    text = (
+        header(args=f"steps={total}")
+        + jobs.BEFORE_TRAINING
+        + jobs.CONTAINER
+        + config
+        + extra
+        + jobs.BARRIER
+        + jobs.LOOP
+    )
     body = steps(range(first, last + 1), seconds=seconds)
     return text + body + DEATH + failed_rank(1, 1) + summary(1, "Training FAILED (exit=143)", wall="40m 0s")
 
@@ -107,7 +124,13 @@ def test_checkpoint_cost_is_in_the_step_after(triage_text: Triage) -> None:
 def test_expected_step_now(triage_text: Triage) -> None:
     """A live job: last step + (now - time of the last step) / step time."""
     start = 1_790_000_000
-    text = header(args="steps=1000") + jobs.BEFORE_TRAINING + jobs.CONTAINER + "0: Config param steps: 1000\n" + steps(range(100), seconds=30.0)
+    text = (
+        header(args="steps=1000")
+        + jobs.BEFORE_TRAINING
+        + jobs.CONTAINER
+        + "0: Config param steps: 1000\n"
+        + steps(range(100), seconds=30.0)
+    )
     accounting = {"job_id": "7", "state": "RUNNING", "start": start}
     soon = triage_text(text, accounting=accounting, now=start + 3060)
     late = triage_text(text, accounting=accounting, now=start + 36_000)
@@ -132,7 +155,13 @@ def test_gpu_hours(triage_text: Triage) -> None:
 
 
 def speeds(values: list[float]) -> str:
-    text = header(args=f"steps={len(values)}") + jobs.BEFORE_TRAINING + jobs.CONTAINER + f"0: Config param steps: {len(values)}\n" + jobs.LOOP
+    text = (
+        header(args=f"steps={len(values)}")
+        + jobs.BEFORE_TRAINING
+        + jobs.CONTAINER
+        + f"0: Config param steps: {len(values)}\n"
+        + jobs.LOOP
+    )
     body = "".join(step(n, s, r) for n, s in enumerate(values) for r in (0, 1))
     return text + body + "== Training END (1s) ==\n" + summary(0, wall=f"{int(sum(values)) // 60 + 2}m 0s")
 

@@ -42,15 +42,20 @@ def run(python: str, *, keep: bool) -> int:
         say("installing Slurm's Debian packages (nothing is started by them)")
         lanes.install("host")
         cluster = lanes.make("host")
-    with cluster.lock():
-        cluster.wipe()
-        site = Site(cluster, cluster.dir / "site", python)
-        try:
-            return _play(site, keep)
-        finally:
-            site.stop_worker()
-            if not keep:
-                cluster.wipe()
+    try:
+        with cluster.lock():
+            cluster.wipe()
+            site = Site(cluster, cluster.dir / "site", python)
+            try:
+                return _play(site, keep)
+            finally:
+                site.stop_worker()
+                if not keep:
+                    cluster.wipe()
+    finally:
+        if not keep:
+            cluster.dir.with_suffix(".lock").unlink(missing_ok=True)
+            cluster.dir.parent.rmdir()
 
 
 def _play(site: Site, keep: bool) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -160,6 +161,26 @@ def test_requeued_job_has_two_records(site: Site) -> None:
         return [record["state"] for record in site.records(job_id)[job_id]]
 
     cluster.wait_for("two records", lambda: states() == ["REQUEUED", "COMPLETED"], WAIT_S)
+
+
+def test_watching_a_running_job(site: Site) -> None:
+    cluster = site.cluster
+    directory = site.outputs(ALICE, f"watch-{time.time_ns()}")
+    job_id = site.submit(JOBS["hang"], ALICE, directory)
+    log = cluster.path(directory) / f"outputs/{job_id}-{JOBS['hang'].job_name}.log"
+    cluster.wait_for("step 6", lambda: log.exists() and log.read_text().count("completed step: 6") == 2, 60.0)
+    assert f"{job_id} running: step 6/14" in site.command("watch", job_id, user=ALICE).stdout
+    end = threading.Timer(6.0, cluster.scancel, [job_id])
+    end.start()
+    followed = site.command(
+        "watch", job_id, "--limit", "1", "--follow", "--interval", "0.5", "--exit-code", user=ALICE, check=False
+    )
+    end.join()
+    assert followed.returncode == 1
+    assert f"{job_id} running: step 6/14" in followed.stdout
+    assert f"{job_id} hanging: step 6/14" in followed.stdout
+    assert "all 2 ranks stopped after step 6" in followed.stdout
+    assert f"{job_id} has ended (CANCELLED)" in followed.stdout
 
 
 def test_lost_node(site: Site) -> None:

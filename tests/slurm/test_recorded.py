@@ -29,8 +29,8 @@ def recording(request: pytest.FixtureRequest) -> dict[str, Any]:
     return dict(RECORDINGS[request.param])
 
 
-def test_both_ends_of_the_supported_versions_are_recorded() -> None:
-    assert {"22.05.8", "26.05.5"} <= set(RECORDINGS)
+def test_old_and_new_versions_are_recorded() -> None:
+    assert {"22.05.8", "24.11.5", "26.05.5"} <= set(RECORDINGS)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
