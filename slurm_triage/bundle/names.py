@@ -15,7 +15,7 @@ from slurm_triage.report.share import Aliases
 #: Variables that hold host names or node lists.
 _HOSTS_IN_ENV = re.compile(
     r"(?<![A-Za-z0-9])(?:HOST|HOSTNAME|SLURMD_NODENAME|SLURM_(?:JOB_|STEP_|SUBMIT_)?(?:NODELIST|HOST)|SLURM_TOPOLOGY_ADDR"
-    r"|MASTER_ADDR|MASTER_HOST|HEAD_NODE|NODELIST|JAX_COORDINATOR_(?:IP|ADDRESS)|PBS_O_HOST)=[\"']?([A-Za-z][\w.\[\],-]*)"
+    r"|MASTER_ADDR|MASTER_HOST|HEAD_NODE|NODELIST|NodeList|JAX_COORDINATOR_(?:IP|ADDRESS)|PBS_O_HOST)=[\"']?([A-Za-z][\w.\[\],-]*)"
 )
 _USERS = re.compile(
     r"(?<![A-Za-z0-9])(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER)=[\"']?([A-Za-z_][\w.-]*)"
@@ -25,7 +25,8 @@ _USERS = re.compile(
 _NOBODY = frozenset({"root", "user", "users", "runner", "ubuntu", "shared", "data", "nobody", "slurm", "ray", "jovyan"})
 #: Lines in which report/share.py may find host names that no other field knows.
 _MAY_NAME_HOST = re.compile(
-    r":\d+:\d+ \[\d|slurmstepd-|host|srun: error: |\bON |ode failure on |@|_NODENAME|NODELIST|MASTER_|HEAD_"
+    r":\d+:\d+ \[\d|\[[A-Za-z][\w.-]*[\]:]|^(?:node|host|nid|compute|dgx)|[Nn]ode(?:s|List)?[= ]|slurmstepd-|host|srun: error: "
+    r"|\bON |ode failure on |@|_NODENAME|NODELIST|MASTER_|HEAD_"
 )
 #: What looks like a path and is none (names of remote calls), or ends in a name that programs gave and that says what
 #: happened (unfinished checkpoints, shared memory, removed files that are still open).
@@ -42,6 +43,8 @@ def private_names(job: Job, facts: LogFacts, document: Mapping[str, Any], texts:
     hosts += [m.node for attempt in facts.attempts for m in (*attempt.matches, *attempt.facts) if m.node]
     hosts += [name for name in (job.failed_node, job.requested_nodes, job.excluded_nodes) if name]
     hosts += [node for attempt in job.earlier for node in attempt.nodes]
+    # What a rule takes for a node may be an address: those are found by themselves.
+    hosts = [host for host in hosts if host[:1].isalpha() and ":" not in host]
     users: dict[str, None] = dict.fromkeys([job.user] if job.user else [])
     speaking: dict[str, None] = {}
     for text in texts:

@@ -263,8 +263,7 @@ def _notes(
         notes.extend(refine.checkpoint(evidence.attempt, evidence.files, evidence.progress, cause, evidence.fact_kind))
     for finding in found:
         if finding.cls == "heartbeat-timeout" and finding.match is not None:
-            view = heartbeat.view(finding, found, evidence.attempt, evidence.progress, stall)
-            notes.extend(view.notes)
+            notes.extend(heartbeat.checklist(finding, found, evidence.attempt, evidence.progress, stall))
             break
     if cause is not None and cause.cls == "hang":
         at_barrier = bool(evidence.of_kind("barrier", "barrier_passed"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from slurm_triage.diagnosis.classes import SYMPTOMS, level
 from slurm_triage.diagnosis.stall import Stall
@@ -24,34 +23,21 @@ DEFAULT_TIMEOUT_S = 100.0
 _TASK = re.compile(r"(?:^|task[: ]|replica:\d+/task:)\s*(\d+)\s*$")
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatView:
-    """Ranks (labels), not task ids: with one process per GPU, a rank stands for all tasks of its node."""
-
-    accused: tuple[int, ...]
-    alive: tuple[int, ...]
-    dead: tuple[int, ...]
-    init_phase: bool
-    notes: tuple[str, ...]
-
-
 def timeout_of(attempt: AttemptFacts) -> float:
     text = attempt.config.get("jax_distributed_heartbeat_timeout_seconds", "")
     return float(text) if text.isdigit() else DEFAULT_TIMEOUT_S
 
 
-def view(
+def checklist(
     finding: Finding, findings: Sequence[Finding], attempt: AttemptFacts, progress: Progress, stall: Stall | None
-) -> HeartbeatView:
-    """The checklist, applied to one job."""
-    """The checklist, applied to one job. ``findings`` with final roles."""
+) -> tuple[str, ...]:
+    """The checklist, applied to one job: one note per item that says something. ``findings`` with final roles."""
     accused = accused_ranks(finding, attempt)
     said = finding.match.seq if finding.match is not None else -1
     # Only the coordination agent's own words show that the process lived; its shell speaks after its death as well.
     alive = [r for r in accused if any(f.rank == r and f.cls in SYMPTOMS and _last_seq(f) >= said for f in findings)]
     fatal = {f.rank: f.title for f in findings if level(f.cls) <= 1 and f.role in {"root", "contributor"}}
     dead = [r for r in accused if r in fatal and r not in alive]
-    init_phase = progress.last_step is None
     notes = []
     if alive:
         notes.append(
@@ -60,7 +46,7 @@ def view(
         )
     notes.extend(f"Rank {rank} really died, the alarm was right: {fatal[rank]}." for rank in dead)
     timeout = human(timeout_of(attempt))
-    if init_phase and not dead:
+    if progress.last_step is None and not dead:
         notes.append(
             f"No step had completed: the heartbeat timeout ({timeout}) was shorter than start-up and compilation. This "
             "repeats on every retry until the timeout is raised."
@@ -70,9 +56,15 @@ def view(
             f"Training had stood still for {human(stall.silence_s)} before the alarm, longer than the heartbeat "
             f"timeout ({timeout}) explains: the heartbeat only ended a hang; a longer timeout would not have helped."
         )
+    elif not dead and progress.silence_s is None and progress.unaccounted_s is None:
+        summed = f" ({human(progress.sum_step_s)})" if progress.sum_step_s is not None else ""
+        notes.append(
+            f"No clock tells whether training stood still before the alarm: compare the sum of the step times{summed} "
+            "with the job's wall time; a gap of more than half an hour means a hang."
+        )
     elif not dead:
         notes.append("Training was progressing until the alarm; no stall was found before it.")
-    return HeartbeatView(accused, tuple(alive), tuple(dead), init_phase, tuple(notes))
+    return tuple(notes)
 
 
 def _last_seq(finding: Finding) -> int:

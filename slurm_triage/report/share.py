@@ -44,18 +44,25 @@ _URL = r"\b(?:https?|s3|gs|gcs|hdfs|abfss?|nfs|file|docker|oci|ftp|sftp|ssh|grpc
 _LOGIN = r"(?<![\w.+%-])[\w.+%-]{1,64}@[A-Za-z0-9][\w.-]*"
 _IPV4 = r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)"
 #: Not followed by the rest of an IPv4 address (``::ffff:10.0.0.7``): that is found by itself.
-_IPV6 = r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?:%\w{1,15})?(?![\w:]|\.\d)"
+_IPV6 = (
+    r"(?:(?<![\w:.])|(?<=[Gg]id)|(?<=[Gg]ids))[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?:%\w{1,15})?(?![\w:]|\.\d)"
+)
+#: Link-local, unique local and global addresses, however short.
+_IPV6_PREFIX = re.compile(r"(?:fe80|f[cd][0-9a-f]{2}|2[0-9a-f]{3}):", re.IGNORECASE)
 _MAC = r"(?<![\w:])[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5,7}(?![\w:])"
 _LOCAL = re.compile(r"localhost|127\.\d|0\.0\.0\.0|\[?::1?\]?$")
 _DOMAIN = re.compile(r"\.[A-Za-z]{2,}\Z")
 
 _ALIAS = re.compile(r"(?:path|user)-\d+(?:/.*)?\Z", re.DOTALL)
 
-_HOST_NAME_ONLY = r"[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*"
-_HOST_NAME = rf"(?P<host>{_HOST_NAME_ONLY})(?!\w)"
-#: Where logs name a host that no other field knows. NCCL and RCCL begin their lines with ``host:pid:thread [gpu]``.
+_HOST_SHAPE = r"[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*"
+_HOST_NAME = rf"(?P<host>{_HOST_SHAPE})(?!\w)"
+#: Where logs name a host that no other field knows: NCCL and RCCL begin their lines with ``host:pid:thread [gpu]``,
+#: Open MPI and UCX with ``[host:pid]``, parallel shells with ``node07: ``.
 _HOST_IN_TEXT = re.compile(
-    rf"(?:(?:^|\s)(?={_HOST_NAME_ONLY}:\d{{1,9}}:\d{{1,9}} \[\d)|slurmstepd-|\bhost(?:name)?[=:]\s?|srun: error: |\bON |[Nn]ode failure on |@){_HOST_NAME}"
+    rf"(?:(?:^|\s)(?={_HOST_SHAPE}:\d{{1,9}}:\d{{1,9}} \[\d)|\[(?={_HOST_SHAPE}(?::\d{{1,9}}){{1,2}}(?:\]| :))"
+    rf"|\[(?={_HOST_SHAPE}\]:\d)|^(?=(?:node|host|nid|compute|dgx)[a-z0-9-]{{0,40}}: )"
+    rf"|slurmstepd-|\bhost(?:name)?[=:]\s{{0,8}}|srun: error: |\bON |\b[Nn]ode(?:s|List)?[= ]|[Nn]ode failure on |@){_HOST_NAME}"
 )
 _HOST_IN_SSH = re.compile(rf"@{_HOST_NAME}")
 _DOMAINS = r"(?:\.[A-Za-z][\w-]*)"
@@ -243,7 +250,7 @@ def _looks_like_host(name: str) -> bool:
 
 
 def _is_number_or_address(name: str) -> bool:
-    return name.isdigit() or _is_address(name)
+    return name.isdigit() or ":" in name or _is_address(name)
 
 
 def _is_address(text: str) -> bool:
@@ -255,4 +262,6 @@ def _is_address(text: str) -> bool:
         address = ipaddress.ip_address(plain)
     except ValueError:
         return False
-    return address.version == 4 or sum(1 for group in plain.split(":") if group) >= 3
+    if address.version == 4 or _IPV6_PREFIX.match(plain):
+        return True
+    return sum(1 for group in plain.split(":") if group) >= 3

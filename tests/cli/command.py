@@ -27,7 +27,7 @@ def environment(**extra: str) -> dict[str, str]:
 def run(
     *args: str | Path, stdin: bytes | None = None, cwd: Path | None = None, env: dict[str, str] | None = None
 ) -> Result:
-    """One call, at most 30 s. Never a traceback: that is checked for every call of every test."""
+    """One call, at most two minutes (on a busy machine). Never a traceback: that is checked for every call of every test."""
     command = [sys.executable, "-m", "slurm_triage", *map(str, args)]
     done = subprocess.run(
         command,
@@ -35,7 +35,7 @@ def run(
         capture_output=True,
         cwd=cwd,
         env=env or environment(),
-        timeout=30,
+        timeout=120,
         check=False,
     )
     result = Result(

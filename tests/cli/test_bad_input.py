@@ -130,7 +130,7 @@ def test_wrong_usage(args: tuple[str, ...], log: Path) -> None:
     assert result.err or not args
 
 
-def test_unknown_names(log: Path) -> None:
+def test_unknown_names() -> None:
     assert run("rules", "show", "nosuch").code == 3
     assert run("rules", "test", "/nosuch/file").code == 3
     assert run("explain", "/nosuch/file").code == 3
@@ -160,27 +160,30 @@ def test_broken_output(redirect: str, code: int, words: str, log: Path) -> None:
     assert len(done.stderr.splitlines()) == bool(words)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[[rule]]\nid = ",
-        '[[rule]]\nid = "x"\n',
-        '[[rule]]\nid = "x"\nclass = "no-such-class"\ntitle = "t"\npatterns = ["abcd"]\nsamples.match = ["abcd"]\nsamples.reject = ["x"]\n',
-        '[[rule]]\nid = "x"\nclass = "oom-gpu"\ntitle = "t"\npatterns = ["(abcd"]\nsamples.match = ["abcd"]\nsamples.reject = ["x"]\n',
-        '[[rule]]\nid = "x"\nclass = "oom-gpu"\ntitle = "t"\nfrobnicate = 1\npatterns = ["abcd"]\nsamples.match = ["abcd"]\nsamples.reject = ["x"]\n',
-        '[disable]\nrules = ["no-such-rule"]\n',
-    ],
-)
-def test_broken_overlay(text: str, tmp_path: Path, log: Path) -> None:
+BROKEN_PACKS = [
+    "[[rule]]\nid = ",
+    '[[rule]]\nid = "x"\n',
+    '[[rule]]\nid = "x"\nclass = "no-such-class"\ntitle = "t"\npatterns = ["abcd"]\nsamples.match = ["abcd"]\nsamples.reject = ["x"]\n',
+    '[[rule]]\nid = "x"\nclass = "oom-gpu"\ntitle = "t"\npatterns = ["(abcd"]\nsamples.match = ["abcd"]\nsamples.reject = ["x"]\n',
+    '[[rule]]\nid = "x"\nclass = "oom-gpu"\ntitle = "t"\nfrobnicate = 1\npatterns = ["abcd"]\nsamples.match = ["abcd"]\nsamples.reject = ["x"]\n',
+    '[disable]\nrules = ["no-such-rule"]\n',
+]
+
+
+def test_broken_overlay(tmp_path: Path, log: Path) -> None:
     """Stops every command with the file's name: wrong rules give wrong verdicts. As root only the site's own directory
     is read, so the packs are checked by lint there."""
     folder = tmp_path / "config" / "slurm-triage" / "rules.d"
     folder.mkdir(parents=True)
-    (folder / "mine.toml").write_text(text)
-    lint = run("rules", "lint", folder / "mine.toml")
+    files = [tmp_path / f"pack{number}.toml" for number in range(len(BROKEN_PACKS))]
+    for file, text in zip(files, BROKEN_PACKS, strict=True):
+        file.write_text(text)
+    lint = run("rules", "lint", *files)
     assert lint.code in {1, 2}
-    assert "mine.toml" in lint.out + lint.err
+    for file in files:
+        assert file.name in lint.out + lint.err
     if os.geteuid() != 0:
+        files[0].rename(folder / "mine.toml")
         result = run("log", log, env=environment(XDG_CONFIG_HOME=str(tmp_path / "config")))
         assert result.code == 2
         assert "mine.toml" in sentence(result)

@@ -113,7 +113,7 @@ def test_long_lines_and_progress_bars(tmp_path: Path) -> None:
         out.write(BAD.split("BARRIER PASSED")[-1].encode())
     started = time.monotonic()
     assert verdict(log) == ("failed", "subprocess-fail")
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
 
 
 def test_growing_and_truncated_while_read(tmp_path: Path) -> None:

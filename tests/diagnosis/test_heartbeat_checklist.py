@@ -93,3 +93,13 @@ def test_task_ids_count_processes_with_one_process_per_gpu(triage_text: Triage) 
     report = triage_text(start() + launch + run(range(40)) + heartbeat([0, 1], [6]) + failed("3m 10s"))
     assert report.diagnosis.primary is not None
     assert report.diagnosis.primary.rank == 1
+
+
+def test_without_clocks_the_report_says_that_nobody_knows(triage_text: Triage) -> None:
+    report = triage_text(
+        "".join(f"{r}: Config param steps: 400\n" for r in (0, 1)) + run(range(40)) + heartbeat([0], [1])
+    )
+    assert "No clock tells" in notes(report)
+    assert "Training was progressing" not in notes(report)
+    assert report.diagnosis.primary is not None
+    assert report.diagnosis.primary.confidence != "high"

@@ -83,7 +83,7 @@ def assembled(number: int, ruleset: RuleSet) -> Assembled:
     framework, writer = _FRAMEWORKS[number // 4 % len(_FRAMEWORKS)]
     ranks = rng.choice((1, 1, 2, 4, 8))
     steps = rng.choice((30, 60, 120, 300))
-    times = _step_times(rng, steps)
+    times = step_times(rng, steps)
     lines: list[str] = [*noise.of("start", 1 + number % 6, 1.0)]
     now = 20.0
     per_step = max(1, steps // 8)
@@ -146,7 +146,7 @@ def _label(text: str, rank: int, ranks: int) -> str:
     return f"{rank:>{len(str(ranks - 1))}}: {text}" if ranks > 1 else text
 
 
-def _step_times(rng: random.Random, steps: int) -> list[float]:
+def step_times(rng: random.Random, steps: int) -> list[float]:
     """Seconds per step of a healthy run: jitter that is partly correlated, slow first steps, periodic and rare spikes."""
     base = rng.choice((0.3, 1.2, 9.0, 31.0))
     spread = rng.choice((0.002, 0.01, 0.03, 0.06))

@@ -58,7 +58,14 @@ def record(cluster: Cluster, user: str) -> int:
                 print(f"{name} {shown}: {state} {exit_code}, refused")
                 refused += 1
                 continue
-            known = {"job_id": raw, "name": job_name, "state": state, "exit_code": exit_code, "start": start, "end": end}
+            known = {
+                "job_id": raw,
+                "name": job_name,
+                "state": state,
+                "exit_code": exit_code,
+                "start": start,
+                "end": end,
+            }
             known |= {"elapsed": elapsed, "time_limit": limit, "nodes": nodes, "partition": partition}
             job_from_record(known)
             keep(name + (f"-{task}" if task else ""), log.read_bytes(), known, directory)

@@ -1,4 +1,4 @@
-""""high" is meant to be right, also for logs that are not over yet or lost their end."""
+""" "high" is meant to be right, also for logs that are not over yet or lost their end."""
 
 from __future__ import annotations
 

@@ -6,13 +6,18 @@ import json
 import os
 import stat
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from slurm_triage.model.job import Job
+from slurm_triage.service.lookup import Lookup
+from slurm_triage.service.pending import Pending
 from slurm_triage.settings import Settings
 from tests.service.conftest import ended_job
-from tests.service.fake_site import FakeSite
+from tests.service.fake_site import FakeSite, TableAccounting
 
 
 def test_report_ledger_and_empty_spool(site: FakeSite) -> None:
@@ -259,11 +264,40 @@ def test_ten_thousand_jobs_cost_few_queries(site: FakeSite, monkeypatch: pytest.
     for number in range(count):
         site.event(str(5000 + number))
     # Time for the questions to wait for each other is not spent here.
-    monkeypatch.setattr("slurm_triage.service.lookup.WINDOW_MANY_S", 0.0)
+    monkeypatch.setattr("slurm_triage.service.lookup.LONGEST_WINDOW_S", 0.0)
     worker = site.work(timeout_s=60.0, settings=replace(site.settings, off_partitions=("quiet",)))
     assert worker.counts.off == count
     assert site.queries <= 25
     assert site.waiting() == []
+
+
+def test_jobs_that_end_one_after_another_share_questions() -> None:
+    """40 jobs/s for 250 s; then a single one, which does not wait."""
+    now = [1000.0]
+    asked: list[int] = []
+
+    class Counting(TableAccounting):
+        def jobs(self, ids: Sequence[str], *, since: float | None = None, until: float | None = None) -> dict[str, Job]:
+            del since, until
+            asked.append(len(ids))
+            return {}
+
+    lookup = Lookup(Counting(Path("/none")), lambda: now[0], lambda: now[0])
+    waiting: list[Pending] = []
+    while now[0] < 1250.0:
+        waiting += [Pending(str(len(waiting)), now[0], now[0] + 2.0) for _ in range(4)]
+        due = lookup.due(waiting)
+        if due:
+            lookup.ask(due)
+            waiting = [pending for pending in waiting if pending not in due]
+        now[0] += 0.1
+    assert len(asked) <= 25
+    assert sum(asked) >= 9000
+    now[0] += 60.0
+    lookup.ask(lookup.due(waiting))
+    late = Pending("late", now[0] + 30.0, now[0] + 30.0)
+    now[0] += 30.6
+    assert lookup.due([late]) == [late]
 
 
 def test_settings_reach_the_worker(site: FakeSite) -> None:

@@ -116,7 +116,9 @@ def fake_node(directory: Path, kernel: str) -> str:
     """Puts a text in the place of the kernel's ring buffer; the clock of that kernel stands at 2000 s."""
     (directory / "kernel.txt").write_text(kernel)
     text = (directory / "node-snapshot").read_text()
-    text = text.replace("dmesg -S |", f"cat {directory}/kernel.txt |").replace("/proc/uptime", f"{directory}/uptime")
+    text = text.replace("dmesg -S -s 65536 |", f"cat {directory}/kernel.txt |").replace(
+        "/proc/uptime", f"{directory}/uptime"
+    )
     (directory / "node-snapshot").write_text(text)
     (directory / "uptime").write_text("2000.00 1.0\n")
     (directory / "hook.conf").write_text(f"spool={directory}/spool\n")
