@@ -25,8 +25,8 @@ _USERS = re.compile(
 _NOBODY = frozenset({"root", "user", "users", "runner", "ubuntu", "shared", "data", "nobody", "slurm", "ray", "jovyan"})
 #: Lines in which report/share.py may find host names that no other field knows.
 _MAY_NAME_HOST = re.compile(
-    r":\d+:\d+ \[\d|\[[A-Za-z][\w.-]*[\]:]|^(?:node|host|nid|compute|dgx)|[Nn]ode(?:s|List)?[= ]|slurmstepd-|host|srun: error: "
-    r"|\bON |ode failure on |@|_NODENAME|NODELIST|MASTER_|HEAD_"
+    r":\d+:\d+ \[\d|\[[A-Za-z][\w.-]*[\]:]|^(?:node|host|nid|compute|dgx)|[Nn]ode(?:s|List)?[= ]"
+    r"|slurmstepd-|host|srun: error: |\bON |ode failure on |@|_NODENAME|NODELIST|MASTER_|HEAD_"
 )
 #: What looks like a path and is none (names of remote calls), or ends in a name that programs gave and that says what
 #: happened (unfinished checkpoints, shared memory, removed files that are still open).

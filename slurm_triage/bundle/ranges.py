@@ -20,6 +20,8 @@ _HEAD_SHARE, _TAIL_SHARE = 1 / 16, 1 / 4
 #: Bytes kept before and after each match (tracebacks and blocks follow their first line), tried in this order until
 #: they fit: at the end only the lines themselves are kept.
 _AROUND = ((8 << 10, 32 << 10), (2 << 10, 8 << 10), (512, 2 << 10), (0, 0))
+#: What growing to whole lines adds to a range; lines of the corpus have 90 bytes in the mean.
+_LINE_BYTES = 128
 #: Lines before a kept part that are read, not kept: a key or a cut line that began there must be recognised.
 CONTEXT_BYTES = 64 << 10
 #: Lines of one rule of class fact: MaxText prints about 1 000 settings.
@@ -113,11 +115,11 @@ def choose_ranges(length: int, allowance: int, wanted: Iterable[Spot]) -> list[t
             b, a = (0, 1) if spot.line_only else (before, max(after, 1))
             ranges.append((max(0, spot.offset - b), min(length, spot.offset + a)))
         merged = _merged(ranges)
-        if sum(end - start for start, end in merged) <= allowance:
+        if sum(end - start + _LINE_BYTES for start, end in merged) <= allowance:
             return merged
     # Too many lines: the first and the last of them tell most.
-    room = (allowance - head - (length - tail)) // 2
-    return _merged([(0, head), *merged[1:-1][: room // 2], *merged[1:-1][-room // 2 :], (tail, length)])
+    count = (allowance - head - (length - tail)) // (2 * _LINE_BYTES)
+    return _merged([(0, head), *merged[1:-1][:count], *merged[1:-1][-count:], (tail, length)])
 
 
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -13,13 +13,15 @@ from slurm_triage.logs.tally import MAX_TEXT_CHARS, AttemptTally
 from slurm_triage.logs.windows import Window
 from slurm_triage.logs.wrapped import cut_lines
 from slurm_triage.model.facts import Match, Place
-from slurm_triage.model.rule import FACT, Rule, RuleSet
+from slurm_triage.model.rule import FACT, HARMLESS, Rule, RuleSet
 from slurm_triage.rules.matcher import Hits, Matcher
 from slurm_triage.rules.select import body_verdict
 
 #: Matches of one rule that are looked at in one window, from its start and from its end; the rest is only counted.
 #: A rule that fires more often than this in 8 MiB says nothing new, and 4096 ranks can still each say it once.
 FLOOD_FIRST, FLOOD_LAST = 4096, 512
+#: Matches of a harmless rule by one rank after which further ones are only counted.
+FAMILIAR_COUNT = 16
 #: Lines are counted up to here. Beyond, a byte offset finds the place faster (tail -c +N), and counting costs a third
 #: of the scan's speed.
 COUNT_LINES_BYTES = 64 << 20
@@ -55,6 +57,9 @@ class FileScan:
     ) -> None:
         self._rules = ruleset.rules
         self._matcher = matcher
+        self._plain_harmless = frozenset(
+            i for i, r in enumerate(ruleset.rules) if r.cls == HARMLESS and not (r.verify or r.unless or r.block_lines)
+        )
         self._file = file
         self._seq_base = seq_base
         self.clock = Clock(latest)
@@ -95,6 +100,8 @@ class FileScan:
             if counting:
                 lines_before += data.count(b"\n", counted_to, spot.start)
                 counted_to = spot.start
+            if self._counted_only(spot, window.base):
+                continue
             self._take_line(spot, data, end, window.base, self._line_base + lines_before if counting else None)
         self._take_steps(emit_to, window.base, steps, taken)
         if counting:
@@ -140,6 +147,20 @@ class FileScan:
             line_end = newline if newline >= 0 else min(end, start + _MAX_LINE_BYTES)
             raw = joined.get(start) or bytes(data[start:line_end])
             yield _Spot(start, raw, line_end, tuple(dict.fromkeys(by_line[start])))
+
+    def _counted_only(self, spot: _Spot, base: int) -> bool:
+        """A harmless line that this rank has printed often before is counted, not taken apart (30 us each)."""
+        if self._quoted or any(rule not in self._plain_harmless for rule in spot.rules):
+            return False
+        rank, _ = self.labels.split(spot.raw[:16])
+        tallies = [self.attempt.matches.get((self._rules[rule].id, rank)) for rule in spot.rules]
+        if any(tally is None or tally.count < FAMILIAR_COUNT for tally in tallies):
+            return False
+        for tally in tallies:
+            if tally is not None:
+                tally.count += 1
+                tally.last_seq = self._seq_base + base + spot.start
+        return True
 
     def _only_count(self, rule: int, count: int) -> None:
         if count and self._rules[rule].cls != FACT:

@@ -62,7 +62,8 @@ _HOST_NAME = rf"(?P<host>{_HOST_SHAPE})(?!\w)"
 _HOST_IN_TEXT = re.compile(
     rf"(?:(?:^|\s)(?={_HOST_SHAPE}:\d{{1,9}}:\d{{1,9}} \[\d)|\[(?={_HOST_SHAPE}(?::\d{{1,9}}){{1,2}}(?:\]| :))"
     rf"|\[(?={_HOST_SHAPE}\]:\d)|^(?=(?:node|host|nid|compute|dgx)[a-z0-9-]{{0,40}}: )"
-    rf"|slurmstepd-|\bhost(?:name)?[=:]\s{{0,8}}|srun: error: |\bON |\b[Nn]ode(?:s|List)?[= ]|[Nn]ode failure on |@){_HOST_NAME}"
+    rf"|slurmstepd-|\bhost(?:name)?[=:]\s{{0,8}}|srun: error: (?:Nodes? )?|\bON "
+    rf"|\b[Nn]ode(?:s|List)?[= ]|[Nn]ode failure on |@){_HOST_NAME}"
 )
 _HOST_IN_SSH = re.compile(rf"@{_HOST_NAME}")
 _DOMAINS = r"(?:\.[A-Za-z][\w-]*)"
