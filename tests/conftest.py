@@ -31,7 +31,11 @@ def triage_text(engine: Engine, tmp_path: Path) -> Triage:
     """Write a text as a job's log and triage it: ``triage_text(log, accounting={...}, now=...)``."""
 
     def run(
-        text: str | bytes, *, accounting: dict[str, Any] | None = None, now: float | None = None, name: str = "7-JAX-x.log"
+        text: str | bytes,
+        *,
+        accounting: dict[str, Any] | None = None,
+        now: float | None = None,
+        name: str = "7-JAX-x.log",
     ) -> Report:
         path = tmp_path / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())

@@ -131,7 +131,17 @@ def test_from_the_header_with_its_doubts(stub: Path) -> None:
     command = rebuild(Resubmit("other-nodes", "x", exclude=("n3",)), job, attempt, None, ())
     assert command is not None
     argv, env = through_bash(command, stub)
-    assert argv == ["m:al:t", "-N", "2", "--time=01:00:00", "--partition=gpu", "--exclude=n[3,9]", "--", "steps=5", "a=b"]
+    assert argv == [
+        "m:al:t",
+        "-N",
+        "2",
+        "--time=01:00:00",
+        "--partition=gpu",
+        "--exclude=n[3,9]",
+        "--",
+        "steps=5",
+        "a=b",
+    ]
     assert env["RAY"] == "1"
     assert command.notes
 
