@@ -21,6 +21,7 @@ from slurm_triage.bundle.scrub import Scrubber
 from slurm_triage.errors import UsageError
 from slurm_triage.locate import locate
 from slurm_triage.logs.labels import detect
+from slurm_triage.logs.line import NO_LABELS
 from slurm_triage.logs.source import STDIN
 from slurm_triage.model.files import JobFiles
 from slurm_triage.model.job import Job
@@ -126,14 +127,13 @@ def _parts(report: Report, lengths: list[int], engine: Engine, max_bytes: int) -
 
 def _scrubbed(parts: list[Part], length: int, names: SharedNames | None) -> tuple[bytes, int]:
     """(text of one log, how many bytes of the original are in it)."""
-    labels = detect(parts[0].data[: 256 << 10]) if parts else None
+    scrub = Scrubber(detect(parts[0].data[: 256 << 10] if parts else b""), names.text if names else None).scrub
     out: list[bytes] = []
     position = kept = 0
     for part in parts:
         if part.start > position:
             out.append(_gap(part.start - position))
-        scrubber = Scrubber(labels, names.text if names else None) if labels else None
-        out.append(scrubber.scrub(part.data, part.context) if scrubber else part.data)
+        out.append(scrub(part.data, part.context))
         kept += len(part.data)
         position = part.start + len(part.data)
     if position < length:
@@ -146,8 +146,6 @@ def _gap(size_bytes: int) -> bytes:
 
 
 def _scrub_text(text: str, names: SharedNames | None) -> bytes:
-    from slurm_triage.logs.line import NO_LABELS
-
     return Scrubber(NO_LABELS, names.text if names else None).scrub(text.encode("utf-8", "surrogateescape"))
 
 

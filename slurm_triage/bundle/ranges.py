@@ -20,8 +20,8 @@ _HEAD_SHARE, _TAIL_SHARE = 1 / 16, 1 / 4
 #: Bytes kept before and after each match (tracebacks and blocks follow their first line), tried in this order until
 #: they fit: at the end only the lines themselves are kept.
 _AROUND = ((8 << 10, 32 << 10), (2 << 10, 8 << 10), (512, 2 << 10), (0, 0))
-#: What growing to whole lines adds to a range; lines of the corpus have 90 bytes in the mean.
-_LINE_BYTES = 128
+#: What growing to whole lines adds to a range: lines of the corpus have 90 bytes in the mean, step lines up to 180.
+_LINE_BYTES = 192
 #: Lines before a kept part that are read, not kept: a key or a cut line that began there must be recognised.
 CONTEXT_BYTES = 64 << 10
 #: Lines of one rule of class fact: MaxText prints about 1 000 settings.

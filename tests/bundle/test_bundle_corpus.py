@@ -111,9 +111,9 @@ LARGE = [c for c in ALL if target_of(c).is_file() and target_of(c).stat().st_siz
 def test_a_large_log_is_cut_and_still_gives_the_verdict(case: Path, engine: Engine, pack: Pack) -> None:
     size = target_of(case).stat().st_size
     unpacked = pack(target_of(case), record_of(case), max_bytes=60_000)
-    text = (unpacked.tree / "log").read_text(errors="replace")
+    text = "".join(unpacked.texts().values())
     gaps = [int(n) for n in re.findall(r"^\[slurm-triage bundle: (\d+) bytes left out\]$", text, re.MULTILINE)]
     assert gaps
     assert sum(gaps) == unpacked.made.left_out_bytes
-    assert size - sum(gaps) < 64_000
+    assert size < sum(gaps) + 66_000
     assert outcome(replay(unpacked, engine)) == outcome(original(case, engine))
