@@ -131,6 +131,7 @@ put() {
 # The hooks name their configuration and each other by fixed paths; another place is written into the copies.
 placed() { sed -e "s|/etc/slurm-triage/hook.conf|$etc/hook.conf|g" -e "s|/usr/libexec/slurm-triage|$libexec|g" "$1"; }
 
+# shellcheck source=installer/slurm.sh
 . "$here/installer/slurm.sh"
 
 # ---- install ---------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=float, metavar="S", help="call it a hang after this long without a step")
     parser.add_argument("--notify", metavar="COMMAND", help="run when a job begins to hang, or goes on again")
     parser.add_argument("--log", metavar="FILE", help="the log to follow, for one job or for none (no Slurm needed)")
-    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if a job hangs")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if a job hangs, or hung while it was followed")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,9 +47,13 @@ def run(args: argparse.Namespace) -> int:
         settings = load_settings()
         accounting = choose(settings.accounting, pyslurm_python=settings.pyslurm_python).accounting
     try:
-        watched = _watched(args, engine, accounting)
+        watched, waiting = _watched(args, engine, accounting)
+        while args.follow and waiting and not watched:
+            time.sleep(args.interval)
+            watched, waiting = _watched(args, engine, accounting)
         if not watched:
-            print("no running jobs")
+            if not waiting:
+                print("no running jobs")
             return 0
         hanging = _follow(watched, args, accounting) if args.follow else [_report(one, args) for one in watched]
         return 1 if args.exit_code and any(hanging) else 0
@@ -77,12 +81,14 @@ class _Watched:
         return look(self.follower, self.job, self.engine.ruleset.fact_kinds, now, limit_s)
 
 
-def _watched(args: argparse.Namespace, engine: Engine, accounting: Accounting | None) -> list[_Watched]:
+def _watched(args: argparse.Namespace, engine: Engine, accounting: Accounting | None) -> tuple[list[_Watched], int]:
+    """The jobs to watch, and how many have no log yet."""
     if args.log is not None or accounting is None:
         job = Job(job_id=args.jobs[0] if args.jobs else None, state="RUNNING")
-        return [_Watched(job, Follower(args.log, engine), engine)]
+        return [_Watched(job, Follower(args.log, engine), engine)], 0
     wanted = args.jobs or _own_running()
     found: list[_Watched] = []
+    waiting = 0
     for asked in wanted:
         jobs = select(accounting.jobs([asked]), asked)
         if not jobs:
@@ -94,9 +100,10 @@ def _watched(args: argparse.Namespace, engine: Engine, accounting: Accounting | 
             log = files_of(job).primary
             if log is None:
                 print(f"{display_id(job)} {(job.state or 'unknown').lower()}: no log yet")
+                waiting += 1
                 continue
             found.append(_Watched(job, Follower(log.path, engine), engine))
-    return found
+    return found, waiting
 
 
 def _own_running() -> list[str]:
@@ -123,7 +130,7 @@ def _follow(watched: list[_Watched], args: argparse.Namespace, accounting: Accou
     while watched:
         for one in list(watched):
             try:
-                hanging[id(one)] = _report(one, args)
+                hanging[id(one)] = _report(one, args) or hanging[id(one)]
             except NotFoundError as error:
                 print(f"{one.name}: {error}")
                 watched.remove(one)

@@ -83,8 +83,9 @@ def test_no_secret_survives_wherever_it_stands(
     clean = Scrubber(labels).scrub(text.encode()).decode()
     assert secret not in re.sub(r"\x1b\[\d*m|\n|\d+: (?:other rank)?", "", clean)
     assert clean.count(other) == text.count(other)
-    for piece in clean.split("\n"):
-        bare = re.sub(r"\x1b\[\d*m", "", piece)
+    if not label:
+        # (A cut piece may end within "[redacted]".)
+        bare = re.sub(r"\x1b\[\d*m", "", clean)
         assert redact_text(bare) == bare
 
 

@@ -169,6 +169,7 @@ def test_watching_a_running_job(site: Site) -> None:
     job_id = site.submit(JOBS["hang"], ALICE, directory)
     log = cluster.path(directory) / f"outputs/{job_id}-{JOBS['hang'].job_name}.log"
     cluster.wait_for("step 6", lambda: log.exists() and log.read_text().count("completed step: 6") == 2, 60.0)
+    cluster.wait_for("RUNNING in accounting", lambda: "RUNNING" in cluster.sacct("-nX", "-j", job_id), 60.0)
     assert f"{job_id} running: step 6/14" in site.command("watch", job_id, user=ALICE).stdout
     end = threading.Timer(6.0, cluster.scancel, [job_id])
     end.start()
