@@ -33,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=float, metavar="S", help="call it a hang after this long without a step")
     parser.add_argument("--notify", metavar="COMMAND", help="run when a job begins to hang, or goes on again")
     parser.add_argument("--log", metavar="FILE", help="the log to follow, for one job or for none (no Slurm needed)")
-    parser.add_argument(
-        "--exit-code", action="store_true", help="exit with 1 if a job hangs, or hung while followed"
-    )
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if a job hangs, or hung while followed")
 
 
 def run(args: argparse.Namespace) -> int:
