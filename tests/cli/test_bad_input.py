@@ -85,7 +85,9 @@ def test_unreadable(tmp_path: Path, log: Path) -> None:
     for parent in tmp_path.parents[:3]:
         parent.chmod(parent.stat().st_mode | 0o055)
     code = (
+        # The interpreter itself may be private to root: what is needed is imported before.
         "import os, sys, slurm_triage.cli.log, slurm_triage.cli.main as command\n"
+        "from slurm_triage.pipeline import Engine; Engine.load()\n"
         "os.setgroups([]); os.setgid(54321); os.setuid(54321); sys.exit(command.main(sys.argv[1:]))"
     )
     done = subprocess.run(
