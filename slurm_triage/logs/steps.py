@@ -53,18 +53,13 @@ class _Store:
             column.pop()
 
     def make_sparse(self) -> None:
+        """Keep the first and the last step only, and the sum of the seconds between them."""
         self.sparse = True
-        while len(self.step) > 2:
-            keep = self.step[-1], self.seconds[-1], self.rate[-1], self.loss[-1], self.time[-1], self.seq[-1]
-            for column in (self.step, self.seconds, self.rate, self.loss, self.time, self.seq):
-                column.pop()
-            self._drop_last()
-            self.step.append(keep[0])
-            self.seconds.append(keep[1])
-            self.rate.append(keep[2])
-            self.loss.append(keep[3])
-            self.time.append(keep[4])
-            self.seq.append(keep[5])
+        between = self.seconds[1:-1]
+        self.dropped += len(between)
+        self.dropped_s += sum(s for s in between if s == s)
+        for column in (self.step, self.seconds, self.rate, self.loss, self.time, self.seq):
+            del column[1:-1]
 
 
 class StepBook:
