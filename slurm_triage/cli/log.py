@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from slurm_triage.cli.view import print_view
 from slurm_triage.errors import NotFoundError, PartialResultError, TriageError, UsageError
 from slurm_triage.locate import is_outputs_tree, locate, locate_all
 from slurm_triage.model.duration import parse_time
 from slurm_triage.model.files import JobFiles
 from slurm_triage.model.job import NO_JOB, Job
-from slurm_triage.model.report import Report
 from slurm_triage.pipeline import Engine, triage
-from slurm_triage.report.markdown import to_markdown
-from slurm_triage.report.terminal import to_terminal
-from slurm_triage.report.to_html import to_html
-from slurm_triage.report.to_json import to_json
 from slurm_triage.report.write import write_beside
 from slurm_triage.slurm.record_file import load_record
 
@@ -60,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             report = triage(job, files, engine, now=now)
             if shown:
                 sys.stdout.write("\n")
-            _print(report, args)
+            print_view(report, args)
             shown += 1
             failed = failed or report.diagnosis.status in FAILURES
             if args.write:
@@ -108,18 +103,3 @@ def _is_tree(target: str) -> bool:
     # Path.is_dir raises for names that are too long; locate says what is wrong with them.
     directory = target not in {"", "-"} and os.path.isdir(target)  # noqa: PTH112
     return directory and is_outputs_tree(Path(target))
-
-
-def _print(report: Report, args: argparse.Namespace) -> None:
-    if args.json:
-        sys.stdout.buffer.write(to_json(report, share=args.share))
-    elif args.markdown:
-        sys.stdout.write(to_markdown(report, share=args.share))
-    elif args.html:
-        sys.stdout.write(to_html(report, share=args.share))
-    else:
-        color = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        width = shutil.get_terminal_size((100, 24)).columns
-        ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-        sys.stdout.write(to_terminal(report, width=width, color=color, share=args.share, ascii_only=ascii_only))
-    sys.stdout.flush()

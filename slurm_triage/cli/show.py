@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from slurm_triage.cli.view import print_view
 from slurm_triage.errors import AccountingError, NotFoundError, TriageError, UsageError
 from slurm_triage.ledger.place import ledgers_to_read
 from slurm_triage.report.document import Document
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             for document in _documents(job_id, args, clusters):
                 if shown:
                     sys.stdout.write("\n")
-                _print(document, args)
+                print_view(document, args)
                 shown += 1
                 failed = failed or document["status"] in FAILURES
         except TriageError as error:
@@ -191,26 +191,3 @@ def _triage(job: Job, engine: Engine) -> Report:
     from slurm_triage.service.job_files import files_of
 
     return triage(job, files_of(job), engine)
-
-
-def _print(document: Document, args: argparse.Namespace) -> None:
-    if args.json:
-        from slurm_triage.report.to_json import to_json
-
-        sys.stdout.buffer.write(to_json(document, share=args.share))
-    elif args.markdown:
-        from slurm_triage.report.markdown import to_markdown
-
-        sys.stdout.write(to_markdown(document, share=args.share))
-    elif args.html:
-        from slurm_triage.report.to_html import to_html
-
-        sys.stdout.write(to_html(document, share=args.share))
-    else:
-        from slurm_triage.report.terminal import to_terminal
-
-        color = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        width = shutil.get_terminal_size((100, 24)).columns
-        ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-        sys.stdout.write(to_terminal(document, width=width, color=color, share=args.share, ascii_only=ascii_only))
-    sys.stdout.flush()

@@ -16,24 +16,8 @@ from slurm_triage.ledger.read import ReadCounts, Snapshot, load, newest_of, reco
 from slurm_triage.ledger.record import LedgerRecord, from_dict, to_dict
 from slurm_triage.ledger.segment import Segment
 from slurm_triage.model.nodelist import expand
+from slurm_triage.model.state_names import STATE_NAMES
 
-#: sacct's short names of states.
-STATE_NAMES = {
-    "BF": "BOOT_FAIL",
-    "CA": "CANCELLED",
-    "CD": "COMPLETED",
-    "DL": "DEADLINE",
-    "F": "FAILED",
-    "NF": "NODE_FAIL",
-    "OOM": "OUT_OF_MEMORY",
-    "PD": "PENDING",
-    "PR": "PREEMPTED",
-    "R": "RUNNING",
-    "RQ": "REQUEUED",
-    "RV": "REVOKED",
-    "S": "SUSPENDED",
-    "TO": "TIMEOUT",
-}
 _JOB = re.compile(r"^(\d+)(?:_(\d+)|\+(\d+))?(?:\.\w+)?$")
 
 

@@ -21,7 +21,6 @@ def rank_tails(
     """
     end: float | None = None
     found: dict[int | None, RankTail] = {}
-    counts: dict[int | None, int] = {}
     position = len(tail)
     for _ in range(_MAX_LINES):
         if position <= 0 or len(found) - (None in found) == labels.ntasks:
@@ -33,7 +32,6 @@ def rank_tails(
             continue
         rank, rest = labels.split(raw)
         rank = rank_of_file if rank is None else rank
-        counts[rank] = counts.get(rank, 0) + 1
         if rank in found or len(found) >= MAX_RANKS or not rest.strip():
             continue
         # Of a progress bar only the last state counts; it carries no label of its own.
@@ -44,8 +42,5 @@ def rank_tails(
         end = moment if end is None else end
         if moment is not None and end is not None:
             moment = min(moment, end)
-        found[rank] = RankTail(rank, line.text[:_MAX_TEXT_CHARS], file_end - len(tail) + start, moment, 0)
-    return tuple(
-        RankTail(t.rank, t.text, t.seq, t.time, counts[rank])
-        for rank, t in sorted(found.items(), key=lambda i: (i[0] is not None, i[0] or 0))
-    )
+        found[rank] = RankTail(rank, line.text[:_MAX_TEXT_CHARS], file_end - len(tail) + start, moment)
+    return tuple(found[rank] for rank in sorted(found, key=lambda r: (r is not None, r or 0)))

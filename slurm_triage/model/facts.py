@@ -171,7 +171,6 @@ class RankTail:
     text: str
     seq: int
     time: float | None
-    lines: int
 
 
 @dataclass(frozen=True, slots=True)

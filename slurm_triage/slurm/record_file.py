@@ -29,6 +29,7 @@ from typing import TypeVar
 from slurm_triage.errors import NotFoundError, UsageError
 from slurm_triage.model import duration, exit_status, nodelist
 from slurm_triage.model.job import TERMINAL_STATES, Job, JobStep
+from slurm_triage.model.state_names import STATE_NAMES
 
 #: A record with thousands of steps takes less than a megabyte.
 MAX_RECORD_BYTES = 16 << 20
@@ -40,25 +41,6 @@ _LAST_SECOND = 253_402_300_799
 _NO_VALUE = frozenset({"", "unknown", "none", "n/a", "(null)", "null", "none assigned"})
 _NO_LIMIT = frozenset({"unlimited", "infinite", "partition_limit", "partitionlimit", "not_set"})
 
-#: Short names of ``squeue -t``.
-_SHORT_STATES = {
-    "BF": "BOOT_FAIL",
-    "CA": "CANCELLED",
-    "CANCELED": "CANCELLED",
-    "CD": "COMPLETED",
-    "CG": "COMPLETING",
-    "DL": "DEADLINE",
-    "F": "FAILED",
-    "NF": "NODE_FAIL",
-    "OOM": "OUT_OF_MEMORY",
-    "PD": "PENDING",
-    "PR": "PREEMPTED",
-    "R": "RUNNING",
-    "RQ": "REQUEUED",
-    "RV": "REVOKED",
-    "S": "SUSPENDED",
-    "TO": "TIMEOUT",
-}
 _STATE = re.compile(r"[A-Za-z_]+")
 _EXIT = re.compile(r"[0-9]{1,5}:[0-9]{1,5}")
 
@@ -327,7 +309,7 @@ def _state(record: Mapping[str, object], key: str) -> str | None:
     if word is None:
         raise _wrong(key, 'a Slurm job state such as "FAILED"', value)
     state = word[0].upper()
-    return _SHORT_STATES.get(state, state)
+    return STATE_NAMES.get(state, state)
 
 
 def _list(record: Mapping[str, object], key: str, make: Callable[[object], _T]) -> tuple[_T, ...]:
