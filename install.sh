@@ -15,6 +15,8 @@
 #   --slurm-conf FILE  configuration of Slurm (default: $SLURM_CONF, else where Slurm looks)
 #   --python FILE      a Python that has slurm-triage already; no virtual environment is made
 #   --edit-slurm-conf  add what is missing to slurm.conf (a backup is kept); default: print the lines
+#   --epilog           set Epilog=DIR/* if Slurm has no Epilog yet; every node must have our files by then
+#   --spank            build the plugin for sbatch --triage=on|off|watch, and report starts of jobs
 #   --open-spool       anyone may write events (spool on a shared file system with root_squash, or user mode)
 #   --no-pyslurm       do not try to install pyslurm; sacct is used
 #   --no-systemd       no units, even where systemd runs
@@ -23,8 +25,8 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=/opt/slurm-triage etc=/etc/slurm-triage libexec=/usr/libexec/slurm-triage bin=/usr/local/bin
 spool=/var/spool/slurm-triage var=/var/lib/slurm-triage units=/etc/systemd/system
-slurm_conf=${SLURM_CONF-} python='' action=install
-dry=no edit=no open=no pyslurm=yes systemd=yes purge=no keep=no
+slurm_conf=${SLURM_CONF-} given_python='' action=install
+dry=no edit=no open=no pyslurm=yes systemd=yes purge=no keep=no add_epilog=no spank=no
 
 die() { printf 'install.sh: %s\n' "$1" >&2; exit 1; }
 say() { printf '%s\n' "$1"; }
@@ -44,8 +46,10 @@ while [ $# -gt 0 ]; do
         --spool) spool=$2; shift ;;
         --var) var=$2; shift ;;
         --slurm-conf) slurm_conf=$2; shift ;;
-        --python) python=$2; shift ;;
+        --python) given_python=$2; shift ;;
         --edit-slurm-conf) edit=yes ;;
+        --epilog) add_epilog=yes ;;
+        --spank) spank=yes ;;
         --open-spool) open=yes ;;
         --no-pyslurm) pyslurm=no ;;
         --no-systemd) systemd=no ;;
@@ -59,246 +63,180 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+[ "$purge" = no ] || [ "$action" = uninstall ] || die "--purge goes with --uninstall"
+[ "$keep" = no ] || [ "$action" = demo ] || die "--keep goes with --demo"
 manifest=$etc/installed-files
-begin='# >>> slurm-triage (install.sh --uninstall removes this)'
-end='# <<< slurm-triage'
+block_begin='# >>> slurm-triage (install.sh --uninstall removes this)'
+block_end='# <<< slurm-triage'
 
-# ---- what is undone when a step fails --------------------------------------------------------------------------------
+# shellcheck source=installer/journal.sh
+. "$here/installer/journal.sh"
+# shellcheck source=installer/slurm.sh
+. "$here/installer/slurm.sh"
+# shellcheck source=installer/program.sh
+. "$here/installer/program.sh"
+# shellcheck source=installer/pyslurm.sh
+. "$here/installer/pyslurm.sh"
+# shellcheck source=installer/uninstall.sh
+. "$here/installer/uninstall.sh"
 
-journal=
-undo() {
-    status=$?
-    trap - EXIT HUP INT TERM
-    if [ "$status" != 0 ] && [ -n "$journal" ] && [ -s "$journal" ]; then
-        say "install.sh: failed, undoing what was done" >&2
-        sed '1!G;h;$!d' "$journal" | while IFS='	' read -r what one two; do
-            case $what in
-                made) rmdir "$one" 2>/dev/null || true ;;
-                tree) rm -rf "$one" ;;
-                new) rm -f "$one" ;;
-                old) mv -f "$two" "$one" ;;
-            esac
-        done
-    fi
-    [ -z "$journal" ] || rm -rf "${journal%/*}"
-    exit "$status"
-}
-
-note() { printf '%s\t%s\t%s\n' "$1" "$2" "${3-}" >>"$journal"; }
-
-# make_dir DIR MODE [OWNER]
-make_dir() {
-    if [ ! -d "$1" ]; then
-        say "directory $1 (mode $2${3:+, owner $3})"
-        [ "$dry" = no ] || return 0
-        parent=${1%/*}
-        [ -d "$parent" ] || [ -z "$parent" ] || make_dir "$parent" 0755
-        mkdir "$1"
-        note made "$1"
-    fi
-    [ "$dry" = no ] || return 0
-    chmod "$2" "$1"
-    [ -z "${3-}" ] || chown "$3" "$1"
-}
-
-# put FILE MODE: standard input becomes the file, whole or not at all. The name appears only when it can be run: Slurm
-# drains a node for a file in epilog.d that it cannot execute.
-put() {
-    fresh=${1%/*}/.${1##*/}.$$
+do_install() {
+    [ "$(id -u)" = 0 ] || [ "$dry" = yes ] || die "must be run as root (or use --dry-run)"
+    find_slurm
+    # What was asked for once stays.
+    [ ! -e "$libexec/slurm_triage.so" ] || spank=yes
+    ! block_of "$slurm_conf" | grep -q '^Epilog=' || add_epilog=yes
+    plan_hooks
+    say "Slurm $version, cluster $cluster, $slurm_conf, SlurmUser $slurm_user"
+    [ -z "$epilog_dir" ] || check_epilog_dir
     if [ "$dry" = yes ]; then
-        cat >/dev/null
-        say "file $1 (mode $2)"
-        return 0
-    fi
-    cat >"$fresh"
-    chmod "$2" "$fresh"
-    if [ -e "$1" ] && cmp -s "$fresh" "$1"; then
-        rm -f "$fresh"
-        chmod "$2" "$1"
+        say "dry run: what would be done"
     else
-        say "file $1 (mode $2)"
-        if [ -e "$1" ]; then
-            cp -p "$1" "${journal%/*}/$(wc -l <"$journal").old"
-            note old "$1" "${journal%/*}/$(wc -l <"$journal").old"
-        else
-            note new "$1"
-        fi
-        mv -f "$fresh" "$1"
+        begin_changes
+        made "uses $slurm_conf"
     fi
-    printf '%s\n' "$1" >>"${journal%/*}/files"
+    make_dir "$etc" 0755
+    install_program
+    install_pyslurm
+    install_files
+    install_spank
+    try_out
+    install_hooks
+    install_units
+    [ "$dry" = yes ] || end_changes
+    report_install
 }
 
 # The hooks name their configuration and each other by fixed paths; another place is written into the copies.
 placed() { sed -e "s|/etc/slurm-triage/hook.conf|$etc/hook.conf|g" -e "s|/usr/libexec/slurm-triage|$libexec|g" "$1"; }
 
-# shellcheck source=installer/slurm.sh
-. "$here/installer/slurm.sh"
-
-# ---- install ---------------------------------------------------------------------------------------------------------
-
-install_program() {
-    if [ -n "$python" ]; then
-        [ -x "$python" ] || die "--python $python is not there"
-        command="$python -m slurm_triage"
-        (cd / && "$python" -c 'import slurm_triage.cli.main, hyperscan, orjson, jinja2, filelock') ||
-            die "$python cannot import slurm_triage; install it there: $python -m pip install $here"
-    else
-        say "program in $prefix/venv"
-        command=$prefix/venv/bin/slurm-triage
-        [ "$dry" = no ] || return 0
-        find_python
-        if [ ! -x "$prefix/venv/bin/python" ]; then
-            make_dir "$prefix" 0755
-            note tree "$prefix/venv"
-            "$base_python" -m venv "$prefix/venv"
-        fi
-        "$prefix/venv/bin/pip" install --quiet --disable-pip-version-check --upgrade "$here" ||
-            die "pip could not install slurm-triage and what it needs; is a package index reachable?"
-        python=$prefix/venv/bin/python
-    fi
-    make_dir "$bin" 0755
-    printf '#!/bin/sh\nexec %s "$@"\n' "$command" | put "$bin/slurm-triage" 0755
-}
-
-find_python() {
-    for try in 1 2; do
-        for base_python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
-            "$base_python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && return 0
-        done
-        [ "$try" = 1 ] && command -v apt-get >/dev/null || break
-        say "installing python3 and python3-venv"
-        apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 python3-venv >/dev/null
-    done
-    die "needs Python 3.10 or newer with the venv module; install it, or name one with --python"
-}
-
-# pyslurm must be built against the very headers of the site's Slurm; its releases are numbered like Slurm's.
-install_pyslurm() {
-    release=$(printf %s "$version" | awk -F. '{ print $1 + 0 "." $2 + 0 }')
-    if [ "$pyslurm" = no ] || [ "$dry" = yes ] || [ ! -x "$prefix/venv/bin/pip" ]; then
-        accounting_note="accounting through sacct $version (pyslurm was not asked for)"
-        [ "$dry" = no ] || accounting_note="accounting: pyslurm $release if the index has it and slurm's headers are here, else sacct"
-        return 0
-    fi
-    if [ ! -e /usr/include/slurm/slurm.h ]; then
-        accounting_note="accounting through sacct $version: Slurm's headers are not installed, so pyslurm cannot be built"
-    elif "$prefix/venv/bin/pip" install --quiet --disable-pip-version-check "pyslurm==$release.*" >/dev/null 2>&1; then
-        accounting_note="accounting through pyslurm $release"
-    else
-        accounting_note="accounting through sacct $version: the package index has no pyslurm $release that builds here"
-    fi
-    accounting_note="$accounting_note
-  (to change that: $prefix/venv/bin/pip install pyslurm==VERSION, and accounting = \"pyslurm\" in $etc/config.toml)"
-}
-
 install_files() {
-    make_dir "$etc" 0755
     make_dir "$libexec" 0755
     make_dir "$var" 0755
     make_dir "$var/ledger" 0755
     make_dir "$var/state" 0755
     owner=$slurm_user mode=0755
-    [ "$open" = no ] || mode=1733
+    [ "$open" = no ] || mode=01733
     make_dir "$spool" 0755
-    make_dir "$spool/tmp" "$mode" "$owner"
-    make_dir "$spool/new" "$mode" "$owner"
+    for name in tmp new; do
+        make_dir "$spool/$name" "$mode" "$owner"
+        [ "$open" = no ] || set_mode "$spool/$name" "$mode" "$owner"
+    done
     make_dir "$spool/bad" 0700
     for file in "$here"/hooks/*; do
         [ -f "$file" ] || continue
-        case $file in *.c | *.md) continue ;; esac
         mode=0644
         [ ! -x "$file" ] || mode=0755
         placed "$file" | put "$libexec/${file##*/}" "$mode"
     done
     placed "$here/epilog.d/50-slurm-triage" | put "$libexec/epilog" 0755
-    printf 'spool=%s\n' "$spool" | put "$etc/hook.conf" 0644
-    if [ ! -e "$etc/config.toml" ]; then
+    if [ -e "$etc/hook.conf" ]; then
+        say "kept $etc/hook.conf"
+        grep -qx "spool=$spool" "$etc/hook.conf" || say "WARNING: $etc/hook.conf does not say spool=$spool; events go elsewhere"
+    else
+        printf '# Settings of the slurm-triage hooks.\nspool=%s\n' "$spool" | put "$etc/hook.conf" 0644
+    fi
+    if [ -e "$etc/config.toml" ]; then
+        say "kept $etc/config.toml"
+    else
         printf '# Settings of slurm-triage; `slurm-triage config show --origin` lists all.\ncluster = "%s"\nspool = "%s"\nledger = "%s"\nstate = "%s"\ntrusted_users = ["root", "%s"]\n' \
             "$cluster" "$spool" "$var/ledger" "$var/state" "$slurm_user" | put "$etc/config.toml" 0644
-    else
-        say "kept $etc/config.toml"
     fi
 }
 
-# Last of all: from here on Slurm calls us.
+# The plugin for sbatch --triage. Without compiler or headers only this option is missing.
+install_spank() {
+    spank_note=''
+    [ "$spank" = yes ] || return 0
+    if [ "$dry" = yes ]; then
+        say "file $libexec/slurm_triage.so (mode 0755)"
+    elif problem=$(CPPFLAGS="-I$(slurm_headers)/include" sh "$here/hooks/spank/build" "$work" 2>&1); then
+        put "$libexec/slurm_triage.so" 0755 <"$work/slurm_triage.so"
+    else
+        spank_note="$problem"
+        spank=no
+        return 0
+    fi
+    plan_hook PrologSlurmctld prolog-slurmctld "To have jobs of sbatch --triage=watch watched"
+}
+
+# Slurm calls us from here on.
 install_hooks() {
     if [ -n "$epilog_dir" ]; then
         make_dir "$epilog_dir" 0755
         placed "$here/epilog.d/50-slurm-triage" | put "$epilog_dir/50-slurm-triage" 0755
     fi
-    [ -n "$lines" ] || return 0
-    if grep -qF "$begin" "$slurm_conf" && [ "$(sed -n "\\|^$begin|,\\|^$end|p" "$slurm_conf" | sed '1d;$d')" = "$lines" ]; then
-        lines_done=yes
+    by_hand=''
+    add_lines "$slurm_conf" "$lines"
+    [ "$spank" = no ] || add_lines "$plugstack" "optional $libexec/slurm_triage.so"
+}
+
+# add_lines FILE LINES: into the file if that was asked for and they are not there yet, else into $by_hand
+add_lines() {
+    missing=$(printf '%s\n' "$2" | while read -r line; do
+        is_line_of "$1" "$line" || printf '%s\n' "$line"
+    done)
+    if [ -z "$missing" ] || { [ -e "$1" ] && [ "$(block_of "$1")" = "$missing" ]; }; then
+        [ "$1" != "$slurm_conf" ] || [ "$needs" = nothing ] || needs=nothing-new
     elif [ "$edit" = yes ]; then
-        say "adding to $slurm_conf:"
-        printf '%s\n' "$lines" | sed 's/^/      /'
-        if [ "$dry" = no ]; then
-            cp -p "$slurm_conf" "$slurm_conf.before-slurm-triage"
-            { sed "\\|^$begin|,\\|^$end|d" "$slurm_conf"; printf '%s\n%s\n%s\n' "$begin" "$lines" "$end"; } >"$slurm_conf.$$"
-            chmod --reference="$slurm_conf" "$slurm_conf.$$"
-            chown --reference="$slurm_conf" "$slurm_conf.$$"
-            cp -p "$slurm_conf" "${journal%/*}/slurm.conf"
-            note old "$slurm_conf" "${journal%/*}/slurm.conf"
-            mv -f "$slurm_conf.$$" "$slurm_conf"
-        fi
+        edit_conf "$1" "$missing"
+    else
+        by_hand="$by_hand
+add to $1 (or run again with --edit-slurm-conf):
+$(printf '%s\n' "$missing" | sed 's/^/      /')"
+    fi
+}
+
+# Put there by the admin, outside of our block.
+is_line_of() {
+    if [ "$1" = "$slurm_conf" ]; then
+        [ -z "$2" ] || [ "$(setting "${2%%=*}")" = "${2#*=}" ]
+    else
+        [ -e "$1" ] && without_block "$1" | grep -qxF "$2"
     fi
 }
 
 install_units() {
     worker_note="start the worker under your own supervisor:  $bin/slurm-triage worker"
     [ "$systemd" = yes ] && [ -d /run/systemd/system ] || return 0
+    [ "$dry" = yes ] || note units "$units"
     for unit in "$here"/systemd/*; do
         sed -e "s|/usr/local/bin/slurm-triage|$bin/slurm-triage|g" -e "s|/etc/slurm-triage|$etc|g" \
             -e "s|/var/spool/slurm-triage|$spool|g" -e "s|@SLURM_CONF@|$slurm_conf|g" "$unit" | put "$units/${unit##*/}" 0644
     done
-    worker_note="the worker runs as slurm-triage-worker.service"
+    worker=slurm-triage-worker.service
+    worker_note="the worker runs as $worker"
     [ "$dry" = no ] || return 0
     systemctl daemon-reload
-    systemctl enable --now slurm-triage-worker.service
+    if systemctl --quiet is-enabled slurm-triage-spool.path 2>/dev/null; then
+        worker_note="a worker is started for every event by slurm-triage-spool.path, as before"
+    elif systemctl --quiet is-enabled $worker 2>/dev/null; then
+        systemctl restart $worker
+    else
+        note unit $worker
+        systemctl --quiet enable --now $worker
+    fi
 }
 
 try_out() {
     [ "$dry" = no ] || return 0
     # A first triage, of one line: compiles the rules into the cache that serves everybody.
-    echo 'first light' | SLURM_TRIAGE_CONFIG=$etc/config.toml $command log - >/dev/null ||
+    if [ ! -d /var/cache/slurm-triage ]; then
+        note tree /var/cache/slurm-triage
+        made "tree /var/cache/slurm-triage"
+    fi
+    (cd / && echo 'first light' | SLURM_TRIAGE_CONFIG=$etc/config.toml $command log - >/dev/null) ||
         die "the installed program does not work: $command log - fails"
     # The hook as Slurm's user: an event about no job, which is taken away again.
+    note events "$spool"
     env -i setpriv --reuid="$slurm_user" --clear-groups "$libexec/epilog-slurmctld"
     found=no
     for event in "$spool"/new/*.epilog-slurmctld.0.* "$spool"/bad/*.epilog-slurmctld.0.*; do
-        [ ! -e "$event" ] || { found=yes; rm -f "$event"; }
+        [ -e "$event" ] || continue
+        found=yes
+        rm -f "$event"
     done
     [ "$found" = yes ] || die "the hook wrote no event into $spool as $slurm_user; check the directory's owner and mode"
-}
-
-do_install() {
-    [ "$(id -u)" = 0 ] || [ "$dry" = yes ] || die "must be run as root (or use --dry-run)"
-    find_slurm
-    plan_hooks
-    say "Slurm $version, cluster $cluster, $slurm_conf, SlurmUser $slurm_user"
-    [ -z "$epilog_dir" ] || check_epilog_dir
-    if [ "$dry" = no ]; then
-        work=$(mktemp -d)
-        journal=$work/journal
-        : >"$journal"
-        : >"$work/files"
-        trap undo EXIT
-        trap 'exit 130' HUP INT TERM
-    fi
-    install_program
-    install_pyslurm
-    install_files
-    try_out
-    lines_done=no
-    install_hooks
-    install_units
-    if [ "$dry" = no ]; then
-        { [ ! -e "$manifest" ] || cat "$manifest"; cat "${journal%/*}/files"; } | sort -u >"$etc/.installed-files"
-        mv -f "$etc/.installed-files" "$manifest"
-        : >"$journal"
-    fi
-    report_install
 }
 
 report_install() {
@@ -306,64 +244,27 @@ report_install() {
     [ "$dry" = no ] && say "installed." || say "dry run: nothing was changed."
     say "  $accounting_note"
     say "  $worker_note"
+    [ -z "$spank_note" ] || say "  $spank_note"
     [ -z "$todo" ] || say "by hand, if you want it:$todo"
-    if [ -n "$lines" ] && [ "$lines_done" = no ] && [ "$edit" = no ]; then
-        say "add to $slurm_conf (or run again with --edit-slurm-conf):"
-        printf '%s\n' "$lines" | sed 's/^/      /'
-    fi
-    [ -z "$epilog_dir" ] || say "copy $epilog_dir/50-slurm-triage, $libexec and $etc/hook.conf to the compute nodes for node events"
-    if [ "$lines_done" = yes ]; then
-        say "slurm.conf is as before: Slurm needs nothing."
-    elif [ "$restart" = yes ]; then
-        say "then: restart slurmctld (hooks of the controller are read only at its start)$([ "$reconfigure" = no ] || printf ', and scontrol reconfigure for the nodes')"
-    elif [ "$reconfigure" = yes ]; then
-        say "then: scontrol reconfigure"
-    else
-        say "Slurm needs neither a restart nor a reconfigure: epilog.d is read for every job."
-    fi
+    [ -z "$by_hand" ] || say "${by_hand#?}"
+    [ -z "$epilog" ] && [ "$add_epilog" = no ] || [ -z "$epilog_dir" ] || say "for node events copy $epilog_dir/50-slurm-triage, $libexec and $etc/hook.conf to the compute nodes"
+    [ "$spank" = no ] || say "for sbatch --triage, submit hosts need $libexec/slurm_triage.so and the line in $plugstack, too"
+    case $needs in
+        restart) say "then: restart slurmctld (it reads its hooks only when it starts), and scontrol reconfigure for the nodes" ;;
+        reconfigure) say "then: scontrol reconfigure" ;;
+        nothing-new) say "slurm.conf is as before: Slurm needs nothing." ;;
+        *) say "Slurm needs neither a restart nor a reconfigure: epilog.d is read for every job." ;;
+    esac
 }
-
-# ---- uninstall -------------------------------------------------------------------------------------------------------
-
-do_uninstall() {
-    [ "$(id -u)" = 0 ] || [ "$dry" = yes ] || die "must be run as root (or use --dry-run)"
-    [ -e "$manifest" ] || { say "nothing is installed ($manifest does not exist)"; exit 0; }
-    run() { say "$*"; [ "$dry" = yes ] || "$@"; }
-    if [ -d /run/systemd/system ] && [ -e "$units/slurm-triage-worker.service" ]; then
-        run systemctl disable --now slurm-triage-worker.service
-    fi
-    # The hook first: Slurm must never meet one whose other half is gone.
-    { grep '/50-slurm-triage$' "$manifest" || true; grep -v -e '/50-slurm-triage$' -e '/config.toml$' "$manifest" || true; } |
-        while read -r file; do [ ! -e "$file" ] || run rm -f "$file"; done
-    for candidate in "$slurm_conf" /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf; do
-        if [ -n "$candidate" ] && grep -qsF "$begin" "$candidate"; then
-            say "removing our lines from $candidate"
-            if [ "$dry" = no ]; then
-                cp -p "$candidate" "$candidate.$$"
-                sed "\\|^$begin|,\\|^$end|d" "$candidate" >"$candidate.$$"
-                mv -f "$candidate.$$" "$candidate"
-            fi
-            say "then: restart slurmctld, and scontrol reconfigure"
-        fi
-    done
-    [ ! -d "$prefix/venv" ] || run rm -rf "$prefix/venv"
-    run rm -f "$manifest"
-    [ "$dry" = yes ] || rmdir "$libexec" "$prefix" 2>/dev/null || true
-    if [ "$purge" = yes ]; then
-        run rm -rf "$spool" "$var" "$etc" /var/cache/slurm-triage
-    else
-        say "kept: $etc/config.toml, $spool, $var (--purge removes them)"
-    fi
-}
-
-# ---- demo ------------------------------------------------------------------------------------------------------------
 
 do_demo() {
     [ "$(id -u)" = 0 ] || die "the demo needs root: it starts a Slurm cluster of its own on this machine"
     [ "$dry" = no ] || { say "would bring up a cluster in /srv/slurm-triage-demo, run six jobs and show their reports"; exit 0; }
     demo_venv=/var/cache/slurm-triage-demo/venv
+    python=$given_python
     if [ -z "$python" ]; then
         find_python
+        say "== installing slurm-triage for the demo in $demo_venv (kept for the next time)"
         [ -x "$demo_venv/bin/python" ] || "$base_python" -m venv "$demo_venv"
         "$demo_venv/bin/pip" install --quiet --disable-pip-version-check "$here"
         python=$demo_venv/bin/python

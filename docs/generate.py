@@ -91,7 +91,7 @@ def _blank(cls: FailureClass) -> dict[str, Any]:
         Progress(), Throughput(), Cost(), Dashboards(),
     )  # fmt: skip
     known = {"job": NO_JOB, "p": report.progress, "primary": primary, "d": diagnosis, "report": report}
-    return {**known, "config": {}, "env": {}, "capture": {}}
+    return {**known, "config": {}, "env": {}, "maxtext": True, "capture": {}}
 
 
 def _cell(text: str) -> str:

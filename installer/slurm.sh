@@ -1,6 +1,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # What install.sh finds out about the site's Slurm: version, configuration, hooks that are there and hooks to add.
-# Sourced by it; sets slurm_conf, version, slurm_user, cluster, epilog_dir, lines, restart, reconfigure, todo.
+# Sourced by it; sets slurm_conf, version, slurm_base, slurm_user, cluster, epilog, epilog_dir, lines, plugstack, needs,
+# todo.
 
 find_slurm() {
     for candidate in "$slurm_conf" /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf /usr/local/etc/slurm.conf; do
@@ -9,6 +10,10 @@ find_slurm() {
     [ -r "${slurm_conf:-/nonexistent}" ] || die "no slurm.conf found; name it with --slurm-conf FILE"
     version=$({ sacct --version || scontrol --version || slurmctld -V; } 2>/dev/null | awk '{ print $2; exit }') || true
     [ -n "${version:-}" ] || die "none of Slurm's commands (sacct, scontrol, slurmctld) is here; install the Slurm client"
+    program=$(command -v sacct || command -v scontrol || command -v slurmctld)
+    program=$(readlink -f "$program")
+    slurm_base=${program%/*/*}
+    read_conf
     slurm_user=$(setting SlurmUser)
     slurm_user=${slurm_user:-root}
     cluster=$(setting ClusterName)
@@ -16,58 +21,134 @@ find_slurm() {
     id "$slurm_user" >/dev/null 2>&1 || die "SlurmUser $slurm_user does not exist on this host; create it, or install on the controller"
 }
 
-# setting NAME: value in slurm.conf, without the part that an earlier installation added
-setting() {
-    sed -e "/^# >>> slurm-triage/,/^# <<< slurm-triage/d" -e 's/#.*//' "$slurm_conf" |
-        awk -F= -v name="$1" 'tolower($1) ~ "^[ \t]*" tolower(name) "[ \t]*$" { sub(/^[^=]*=/, ""); gsub(/^[ \t]+|[ \t]+$/, ""); value = $0 } END { print value }'
+# Sets $conf: slurm.conf with the files that it includes, without the part that an earlier installation added and without
+# comments. In one command, because a shell does not notice when the first of two fails.
+read_conf() {
+    conf=$(awk -v dir="${slurm_conf%/*}" -v begin="$block_begin" -v end="$block_end" '
+        function show(file, line, inner, ours) {
+            if (depth > 8) return
+            depth++
+            while ((getline line <file) > 0) {
+                if (line == begin) ours = 1
+                if (tolower(line) ~ /^[ \t]*include[ \t]/) {
+                    inner = line
+                    sub(/^[ \t]*[^ \t]+[ \t]+/, "", inner)
+                    sub(/[ \t#].*$/, "", inner)
+                    show(inner ~ /^\// ? inner : dir "/" inner)
+                } else if (!ours) {
+                    sub(/#.*/, "", line)
+                    print line
+                }
+                if (line == end) ours = 0
+            }
+            close(file)
+            depth--
+        }
+        BEGIN { show(ARGV[1]) }' "$slurm_conf")
+}
+
+# setting NAME: the value that counts; settings NAME: all of them, one a line
+setting() { settings "$1" END; }
+settings() {
+    printf '%s\n' "$conf" | awk -v name="$1" -v last="${2-}" '
+        index($0, "=") && tolower($0) ~ "^[ \t]*" tolower(name) "[ \t]*=" {
+            sub(/^[^=]*=/, "")
+            gsub(/^[ \t]+|[ \t]+$/, "")
+            value = $0
+            if (!last) print
+        }
+        END { if (last) print value }'
 }
 
 # Which of Slurm's hooks are used, and what has to be said about it.
 plan_hooks() {
-    epilog=$(setting Epilog) epilog_ctld=$(setting EpilogSlurmctld)
-    jobcomp_type=$(setting JobCompType) jobcomp_loc=$(setting JobCompLoc)
-    epilog_dir='' lines='' restart=no reconfigure=no todo=''
+    epilog_dir='' lines='' needs=nothing todo=''
+    all=$(settings Epilog)
+    epilog=$(printf '%s\n' "$all" | grep '/\*$' | tail -n 1)
+    epilog=${epilog:-$all}
     case $epilog in
         */\*) epilog_dir=${epilog%/*} ;;
         '')
             epilog_dir=${slurm_conf%/*}/epilog.d
-            lines="Epilog=$epilog_dir/*"
-            reconfigure=yes ;;
+            if [ "$add_epilog" = yes ]; then
+                add_line "Epilog=$epilog_dir/*" reconfigure
+            else
+                todo="$todo
+  Slurm has no Epilog yet, so the nodes' kernel messages are not collected. Copy $epilog_dir/50-slurm-triage,
+  $libexec and $etc/hook.conf to every node, then run this again with --epilog. Not before: Slurm drains
+  every node on which Epilog=DIR/* matches no file."
+            fi ;;
+        "$libexec/epilog") ;;
         *)
             todo="$todo
-  Epilog is the single script $epilog. To get kernel messages of the nodes as well, end that script with
+  Epilog is the single script $epilog. To get kernel messages of the nodes as well, call from it, before its end:
       $libexec/epilog || true
-  or make it a directory: Epilog=DIR/* with both scripts in it. Without, the controller's hook reports every job." ;;
+  or make it a directory: Epilog=DIR/* with both scripts in it." ;;
     esac
     # Both, where both are free: only jobcomp sees jobs that never started, only the other runs on every requeue.
-    case $epilog_ctld in
-        '' | "$libexec/epilog-slurmctld") add_line "EpilogSlurmctld=$libexec/epilog-slurmctld" ;;
-        *) todo="$todo
-  EpilogSlurmctld is your $epilog_ctld. To have every run of a requeued job reported at once, call from it:
-      $libexec/epilog-slurmctld || true" ;;
-    esac
+    plan_hook EpilogSlurmctld epilog-slurmctld "To have every run of a requeued job reported at once"
+    jobcomp_type=$(setting JobCompType)
+    jobcomp_loc=$(setting JobCompLoc)
     case $jobcomp_type/$jobcomp_loc in
-        / | jobcomp/none/* | none/* | "jobcomp/script/$libexec/jobcomp")
-            add_line "JobCompType=jobcomp/script"
-            add_line "JobCompLoc=$libexec/jobcomp" ;;
+        / | jobcomp/none/* | none/* | "jobcomp/script/$libexec/jobcomp" | "script/$libexec/jobcomp")
+            add_line "JobCompType=jobcomp/script" restart
+            add_line "JobCompLoc=$libexec/jobcomp" restart ;;
+        */script/* | script/*) todo="$todo
+  JobCompLoc is your $jobcomp_loc. To have jobs reported that are cancelled before they start, call from it:
+      $libexec/jobcomp || true" ;;
         *) todo="$todo
   JobCompType is $jobcomp_type already. Jobs that are cancelled before they start are found by asking accounting
   every ten minutes (reconcile_s in config.toml)." ;;
     esac
+    plugstack=$(setting PlugStackConfig)
+    plugstack=${plugstack:-${slurm_conf%/*}/plugstack.conf}
 }
 
+# plan_hook SETTING FILE PURPOSE: a hook of the controller, if the site has none of its own
+plan_hook() {
+    now=$(setting "$1")
+    case $now in
+        '' | "$libexec/$2") add_line "$1=$libexec/$2" restart ;;
+        *) todo="$todo
+  $1 is your $now. $3, call from it:
+      $libexec/$2 || true" ;;
+    esac
+}
+
+# add_line LINE NEEDS: from 23.11 on a reconfigure starts the daemons anew, before that it leaves the controller's hooks
 add_line() {
     lines="$lines${lines:+
 }$1"
-    restart=yes
+    if [ "$2" = restart ] && printf '%s' "$version" | awk -F. '{ exit $1 * 100 + $2 >= 2311 }'; then
+        needs=restart
+    elif [ "$needs" = nothing ]; then
+        needs=reconfigure
+    fi
 }
 
-# A site's file in epilog.d that cannot be executed drains nodes: not our doing, but better known before than after.
+# A site's file in epilog.d that cannot be executed, or fails, drains nodes: not our doing, but better known before.
 check_epilog_dir() {
     [ -d "$epilog_dir" ] || return 0
     for file in "$epilog_dir"/*; do
-        [ -e "$file" ] || continue
-        [ "${file##*/}" = 50-slurm-triage ] && continue
-        [ -x "$file" ] && [ -f "$file" ] || say "WARNING: $file is no executable file; Slurm drains nodes for that"
+        [ -e "$file" ] || [ -L "$file" ] || continue
+        if [ ! -f "$file" ] || [ ! -x "$file" ]; then
+            say "WARNING: $file is no executable file; Slurm drains nodes for that"
+            continue
+        fi
+        first=$(head -c 256 "$file" | tr -d '\000' | head -n 1)
+        case $first in '#!'*) ;; *) continue ;; esac
+        first=${first#??}
+        # shellcheck disable=SC2086 # interpreter and its arguments
+        set -- $first
+        if [ ! -x "${1-}" ]; then
+            say "WARNING: $file wants ${1:-an interpreter that it does not name}, which is not here; Slurm drains nodes for that"
+        else
+            case ${1##*/} in
+                sh | dash | bash | ksh)
+                    "$1" -n "$file" 2>/dev/null || say "WARNING: $file has a syntax error ($1 -n $file); Slurm drains nodes for that" ;;
+            esac
+        fi
     done
+    failed=$(timeout 10 sinfo -h -R -o '%n %E' 2>/dev/null | grep -i 'epilog error' | awk '{ print $1 }' | tr '\n' ' ') || true
+    [ -z "$failed" ] || say "WARNING: a script in $epilog_dir has failed on $failed(drained: Epilog error); see slurmd's log there"
 }

@@ -9,12 +9,16 @@ from pathlib import Path
 from slurm_triage import __version__
 from slurm_triage.diagnosis.cluster_map import job_nodes
 from slurm_triage.diagnosis.completion import LIVE_STATES
-from slurm_triage.diagnosis.diagnose import Evidence, diagnose
-from slurm_triage.locate import locate
+from slurm_triage.diagnosis.diagnose import diagnose
+from slurm_triage.diagnosis.evidence import Evidence
+from slurm_triage.diagnosis.recurring import with_history
+from slurm_triage.diagnosis.stall import Stall
+from slurm_triage.locate import locate, with_configured_checkpoints
 from slurm_triage.logs.read import read_logs
 from slurm_triage.model.diagnosis import Diagnosis
 from slurm_triage.model.facts import AttemptFacts, LogFacts
 from slurm_triage.model.files import JobFiles
+from slurm_triage.model.history import History
 from slurm_triage.model.job import NO_JOB, Job
 from slurm_triage.model.report import AttemptSummary, Report
 from slurm_triage.model.rule import RuleSet
@@ -55,22 +59,30 @@ def triage_path(
     return triage(job, locate(target, outputs=outputs, job=job), engine or Engine.load(ruleset), now=now)
 
 
-def triage(job: Job, files: JobFiles, engine: Engine, *, now: float | None = None) -> Report:
-    """Report on one job whose files are known. ``now`` matters for live jobs only; default: the clock."""
+def triage(
+    job: Job, files: JobFiles, engine: Engine, *, now: float | None = None, stall: Stall | None = None
+) -> Report:
+    """Report on one job whose files are known. ``now`` matters for live jobs only; default: the clock. ``stall``: what
+    somebody who watched a live job measured."""
     files = with_node_snapshots(files)
     facts = read_logs(files, engine.ruleset, engine.matcher)
+    files = with_configured_checkpoints(files, facts.last.config)
     if now is None and job.state in LIVE_STATES:
         now = time.time()
-    return report_of(job, files, facts, engine, now)
+    return report_of(job, files, facts, engine, now, stall)
 
 
-def report_of(job: Job, files: JobFiles, facts: LogFacts, engine: Engine, now: float | None) -> Report:
+def report_of(
+    job: Job, files: JobFiles, facts: LogFacts, engine: Engine, now: float | None, stall: Stall | None = None
+) -> Report:
     """From facts to the report: progress, throughput, diagnosis, cost, advice. Pure apart from ``generated_at``."""
     attempt = facts.last
     job = known_job(job, attempt, files)
-    evidence = gather(job, files, facts, attempt, engine, now)
+    evidence = gather(job, files, facts, attempt, engine, now, stall)
     diagnosis = diagnose(evidence)
     nodes = job_nodes(job, attempt)
+    number = attempt_number(job, facts)
+    first = number - len(facts.attempts) + 1
     report = Report(
         version=__version__,
         rules_digest=engine.ruleset.digest,
@@ -78,7 +90,7 @@ def report_of(job: Job, files: JobFiles, facts: LogFacts, engine: Engine, now: f
         job=job,
         launcher=launcher_of(job, attempt, files),
         ray=attempt.header.ray_port is not None,
-        attempt=attempt_number(job, facts),
+        attempt=number,
         nodes=nodes,
         node_count=job.node_count or len(nodes) or None,
         files=files,
@@ -89,32 +101,48 @@ def report_of(job: Job, files: JobFiles, facts: LogFacts, engine: Engine, now: f
         throughput=evidence.throughput,
         cost=cost(job, attempt, evidence.progress, job.node_count),
         dashboards=dashboards_of(job, attempt, files, evidence.fact_kind),
-        attempts=tuple(earlier(a, files, facts, engine) for a in facts.attempts[:-1]),
+        attempts=tuple(earlier(a, first + a.index, files, facts, engine) for a in facts.attempts[:-1]),
         log_path=files.primary.path if files.primary is not None else files.job_dir or "",
         now=now,
     )
-    pin = diagnosis.primary is not None and diagnosis.primary.cls == "hang"
-    resubmit = with_command(diagnosis.resubmit, job, attempt, files, nodes, pin=pin)
-    report = replace(report, diagnosis=replace(diagnosis, resubmit=resubmit))
+    return _advised(report, engine)
+
+
+def in_history(report: Report, history: History, engine: Engine) -> Report:
+    """The report with what other jobs say about this one, and advice that takes it into account."""
+    return _advised(with_history(report, history), engine)
+
+
+def _advised(report: Report, engine: Engine) -> Report:
+    command = with_command(report)
+    report = replace(report, diagnosis=replace(report.diagnosis, resubmit=command))
     return replace(report, diagnosis=with_next_steps(report, engine.ruleset))
 
 
 def gather(
-    job: Job, files: JobFiles, facts: LogFacts, attempt: AttemptFacts, engine: Engine, now: float | None
+    job: Job,
+    files: JobFiles,
+    facts: LogFacts,
+    attempt: AttemptFacts,
+    engine: Engine,
+    now: float | None,
+    stall: Stall | None = None,
 ) -> Evidence:
     """Everything that the diagnosis of one attempt rests on."""
     kinds = engine.ruleset.fact_kinds
     progress = project(attempt, files, job, now, fact_kind=kinds)
+    if stall is not None:
+        progress = replace(progress, silence_s=stall.silence_s, silence_basis="clock")
     speed = throughput(attempt, progress, kinds)
-    return Evidence(job, files, facts, attempt, progress, speed, engine.ruleset, kinds)
+    return Evidence(job, files, facts, attempt, progress, speed, engine.ruleset, kinds, stall)
 
 
-def earlier(attempt: AttemptFacts, files: JobFiles, facts: LogFacts, engine: Engine) -> AttemptSummary:
+def earlier(attempt: AttemptFacts, number: int, files: JobFiles, facts: LogFacts, engine: Engine) -> AttemptSummary:
     """One line about an attempt that was followed by another one."""
     evidence = gather(NO_JOB, files, facts, attempt, engine, None)
     verdict: Diagnosis = diagnose(evidence)
     return AttemptSummary(
-        index=attempt.index,
+        index=number,
         status=verdict.status,
         cls=verdict.primary.cls if verdict.primary is not None else None,
         title=verdict.primary.title if verdict.primary is not None else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -51,12 +52,24 @@ class Settings:
     """Per user; what is above waits."""
     trusted_users: tuple[str, ...] = ("root", "slurm")
     """Owners of spool files whose words (exit codes, kernel messages) are used."""
+    watch_jobs: int = 32
+    """Jobs submitted with ``--triage=watch`` that are watched at the same time; 0: none."""
+    watch_interval_s: float = 30.0
+    watch_limit_s: float = 0.0
+    """A watched job hangs after this long without a step; 0: after what is normal for its phase."""
+    watch_notify: str = ""
+    """Command that is run, as the job's owner, when a watched job begins to hang or goes on again."""
+    mirror: str = ""
+    """URL of a SQL database that `slurm-triage ledger mirror` copies the ledger into, without a password."""
+    mirror_password_file: str = ""
     origin: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Where each value that is not the default came from."""
 
 
 NAMES = tuple(f.name for f in fields(Settings) if f.name != "origin")
 _DEFAULT = Settings()
+#: In a URL. What is in the settings is shown to everybody who asks for them.
+_PASSWORD = re.compile(r"//[^/@]*:[^/@]*@|[?&]password=")
 
 
 def load_settings(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -102,6 +115,8 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
 def _convert(name: str, value: Any, where: str) -> Any:
     """The value in the type of the setting; texts (from the environment) are parsed."""
     default = getattr(_DEFAULT, name)
+    if name == "mirror" and _PASSWORD.search(str(value)):
+        raise UsageError(f"{where}: mirror must hold no password; put it into mirror_password_file")
     wrong = UsageError(f"{where}: {name} = {value!r} cannot be used; {_WANTED.get(name, 'see docs/operations.md')}")
     if isinstance(default, tuple):
         items = value.split(",") if isinstance(value, str) else value
@@ -137,7 +152,13 @@ _CHOICES = {
     "admin_comment": ("off", "failures", "all"),
     "accounting": ("auto", "pyslurm", "sacct", "hook"),
 }
-_SMALLEST = {"children": 1, "child_wall_s": 1, "child_memory_mib": 256, "reports_per_minute": 1}
+_SMALLEST = {
+    "watch_interval_s": 0.1,
+    "children": 1,
+    "child_wall_s": 1,
+    "child_memory_mib": 256,
+    "reports_per_minute": 1,
+}
 _WANTED = {
     "admin_comment": "choose off, failures or all",
     "accounting": "choose auto, pyslurm, sacct or hook",

@@ -91,7 +91,7 @@ def make_bundle(
             text, kept = _scrubbed(of_file, length, names)
             left_out += length - kept
             _put(tree / member, text, log.mtime)
-        for member, content in other_members(files).items():
+        for member, content in other_members(report.files).items():
             _put(tree / member, _scrub_text(content, names), None)
         _put(tree / "accounting.json", _json(_accounting(job, report, names)), None)
         replayed = verdict(_replay(tree, files, report, engine))

@@ -64,8 +64,7 @@ def statements(log: LogFile, ruleset: RuleSet, matcher: Matcher) -> Iterator[Spo
     seen: Counter[int] = Counter()
     with open_source(log.path) as source:
         for window in windows(source):
-            with memoryview(window.data) as view:
-                hits = matcher.scan(view[: window.emit_to])
+            hits = matcher.scan(window.data, window.emit_to)
             for rule, end in zip(hits.rules, hits.ends, strict=True):
                 seen[rule] += 1
                 if rule in wanted and seen[rule] <= _MAX_STATEMENTS:

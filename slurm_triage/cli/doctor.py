@@ -8,7 +8,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from slurm_triage import __version__
@@ -25,23 +25,32 @@ _MIN_FREE_BYTES = 64 << 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", type=Path, help="instead of /etc/slurm-triage/config.toml")
-    parser.add_argument("--ledger", metavar="DIR", type=Path, help="check this directory instead of the ledger's")
+    parser.add_argument(
+        "--ledger", metavar="DIR", type=Path, help="only try out whether this directory can hold a ledger"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    settings = load_settings(args.config)
     print(f"slurm-triage {__version__}, Python {sys.version.split()[0]}, user {os.geteuid()}")
-    checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
-        ("settings", lambda: _settings(settings)),
-        ("accounting", lambda: _accounting(settings)),
-        ("rules", _rules),
-        ("spool", lambda: _spool(settings)),
-        ("worker", lambda: _worker(settings)),
-        ("ledger", lambda: _ledger(args.ledger or settings.ledger)),
-        ("hooks", lambda: _hooks(settings)),
+    if args.ledger is not None:
+        return _report({"ledger": lambda: _ledger(args.ledger)})
+    settings = load_settings(args.config)
+    return _report(
+        {
+            "settings": lambda: _settings(settings),
+            "accounting": lambda: _accounting(settings),
+            "rules": _rules,
+            "spool": lambda: _spool(settings),
+            "worker": lambda: _worker(settings),
+            "ledger": lambda: _ledger(settings.ledger),
+            "hooks": lambda: _hooks(settings),
+        }
     )
+
+
+def _report(checks: Mapping[str, Callable[[], Iterator[Finding]]]) -> int:
     worst = OK
-    for name, check in checks:
+    for name, check in checks.items():
         try:
             findings = list(check())
         except TriageError as error:
@@ -104,7 +113,8 @@ def _spool(settings: Settings) -> Iterator[Finding]:
     if not os.access(directory / "new", os.R_OK | os.X_OK):
         yield OK, f"{directory} may not be listed by you; run doctor as the worker's user for more"
         return
-    waiting = list((directory / "new").iterdir())
+    # The start of a watched job stays as long as the job runs.
+    waiting = [path for path in (directory / "new").iterdir() if ".prolog-slurmctld." not in path.name]
     refused = len(list((directory / "bad").iterdir())) if os.access(directory / "bad", os.R_OK | os.X_OK) else 0
     oldest = min((path.lstat().st_mtime for path in waiting), default=time.time())
     age = time.time() - oldest

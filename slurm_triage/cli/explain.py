@@ -9,10 +9,13 @@ from pathlib import Path
 from slurm_triage.cli.text_table import bold, dim, printable
 from slurm_triage.errors import UsageError
 from slurm_triage.locate import locate
-from slurm_triage.model.diagnosis import Finding
+from slurm_triage.model.diagnosis import Finding, RankView
+from slurm_triage.model.duration import iso
 from slurm_triage.model.job import NO_JOB
+from slurm_triage.model.nodelist import fold, fold_ranks
 from slurm_triage.model.report import Report
 from slurm_triage.pipeline import Engine, triage
+from slurm_triage.report.wording import number
 from slurm_triage.rules.match_text import explain_line
 from slurm_triage.slurm.record_file import load_record
 
@@ -53,6 +56,12 @@ def explanation(report: Report) -> list[str]:
         lines.extend(_finding(f) for f in diagnosis.findings if f.role == role)
     if not diagnosis.findings:
         lines.append("  none")
+    if len(diagnosis.ranks) > 1:
+        lines += ["", bold("Rank by rank, the odd ones first", sys.stdout)]
+        lines.extend(line for view in diagnosis.ranks for line in _rank(view))
+    if diagnosis.telling:
+        lines += ["", bold("Lines that look like trouble and that no rule knows", sys.stdout)]
+        lines.extend(printable(f"  line {t.place.line or '?'}: {t.place.text}") for t in diagnosis.telling)
     if diagnosis.suppressed:
         lines += ["", bold("Matched, but set aside", sys.stdout)]
         lines.extend(f"  {rule}: {reason}" for rule, reason in diagnosis.suppressed)
@@ -82,6 +91,20 @@ def _finding(finding: Finding) -> str:
     return printable(head) + f": {printable(finding.title)}" + why
 
 
+def _rank(view: RankView) -> list[str]:
+    where = f" on {fold(view.nodes)}" if view.nodes else ""
+    parts = [
+        f"last step {view.last_step}" if view.last_step is not None else "",
+        f"heard of until {iso(view.last_time)}" if view.last_time is not None else "",
+        view.exit or "",
+    ]
+    said = [("first error", view.first_error), ("last words", view.last_words)]
+    return [
+        printable(f"  {fold_ranks(view.ranks)}{where}: {', '.join(filter(None, parts)) or 'no step, no exit'}"),
+        *(dim(printable(f"{'':15}{name}: {text}"), sys.stdout) for name, text in said if text),
+    ]
+
+
 def _numbers(report: Report) -> list[str]:
     progress = report.progress
     pairs = [
@@ -93,7 +116,9 @@ def _numbers(report: Report) -> list[str]:
         ("unaccounted time (s)", progress.unaccounted_s),
         ("accounting", f"{report.job.source}, state {report.job.state or 'unknown'}"),
     ]
-    return [f"  {name}: {'unknown' if value is None else value}" for name, value in pairs]
+    return [
+        f"  {name}: {number(value) if isinstance(value, int | float) else value or 'unknown'}" for name, value in pairs
+    ]
 
 
 def _explain_line(text: str, engine: Engine) -> int:

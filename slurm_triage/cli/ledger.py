@@ -1,23 +1,30 @@
-"""Care of the ledger: verify it, repair it, sum it up, export it, retire what is old."""
+"""Care of the ledger: verify it, repair it, sum it up, export it, mirror it into a database, retire what is old."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from slurm_triage.cli.source import EXIT_PARTIAL, add_ledger, clusters, roots, warn_of_damage
-from slurm_triage.errors import LedgerError, UsageError
+from slurm_triage.errors import LedgerError, TriageError, UsageError
 from slurm_triage.ledger.segment import writer_dirs
+
+if TYPE_CHECKING:
+    from slurm_triage.ledger.mirror import Mirror
+
+#: A database that is away is asked this often at least.
+_LONGEST_PAUSE_S = 300.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="action", required=True, metavar="verify|repair|stats|export|retire")
+    commands = parser.add_subparsers(dest="action", required=True, metavar="verify|repair|stats|export|mirror|retire")
     verify = commands.add_parser(
         "verify", help="read every byte; status 5 if an acknowledged record is damaged or gone"
     )
@@ -29,14 +36,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("-O", "--output", metavar="FILE", type=Path, help="default: standard output")
     retire = commands.add_parser("retire", help="replace old segments by their sums")
     retire.add_argument("--older-than", metavar="DAYS", type=float, required=True)
-    for command in (verify, repair, stats, export, retire):
+    mirror = commands.add_parser("mirror", help="copy what is new into a SQL database")
+    mirror.add_argument("--to", metavar="URL", help="the database, without password (default: the setting mirror)")
+    mirror.add_argument("--follow", action="store_true", help="go on for ever")
+    mirror.add_argument("--interval", metavar="S", type=float, default=60.0, help="with --follow: pause (default 60)")
+    mirror.add_argument("--restart", action="store_true", help="copy everything again")
+    for command in (verify, repair, stats, export, mirror, retire):
         add_ledger(command)
     for command in (verify, stats):
         command.add_argument("--json", action="store_true", help="JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    actions = {"verify": _verify, "repair": _repair, "stats": _stats, "export": _export, "retire": _retire}
+    actions = {
+        "verify": _verify,
+        "repair": _repair,
+        "stats": _stats,
+        "export": _export,
+        "mirror": _mirror,
+        "retire": _retire,
+    }
     return actions[args.action](args)
 
 
@@ -131,6 +150,45 @@ def _export(args: argparse.Namespace) -> int:
     except OSError as error:
         raise LedgerError(f"cannot write {args.output} ({error.strerror}); choose another file") from error
     return warn_of_damage(snap.counts)
+
+
+def _mirror(args: argparse.Namespace) -> int:
+    from slurm_triage.ledger.mirror import Mirror, read_password
+    from slurm_triage.settings import PREFIX, load_settings
+
+    settings = load_settings()
+    url = args.to or settings.mirror
+    if not url:
+        raise UsageError("no database is named; set mirror in config.toml, or give --to mysql+pymysql://user@host/name")
+    password = os.environ.get(f"{PREFIX}MIRROR_PASSWORD")
+    if password is None and settings.mirror_password_file:
+        password = read_password(Path(settings.mirror_password_file))
+    mirror = Mirror(url, password)
+    if not args.follow:
+        return _copy_once(mirror, args, quiet=False)
+    told = None
+    pause_s = args.interval
+    while True:
+        try:
+            _copy_once(mirror, args, quiet=True)
+            told, pause_s = None, args.interval
+        except TriageError as error:
+            if str(error) != told:
+                told = str(error)
+                print(f"slurm-triage: {told}", file=sys.stderr, flush=True)
+            pause_s = min(2 * pause_s, max(args.interval, _LONGEST_PAUSE_S))
+        args.restart = False
+        time.sleep(pause_s)
+
+
+def _copy_once(mirror: Mirror, args: argparse.Namespace, *, quiet: bool) -> int:
+    status = 0
+    for directory in _directories(args):
+        copied = mirror.catch_up(directory, restart=args.restart)
+        if copied.records or not quiet:
+            print(f"{directory.name}: {copied.records} records copied to {mirror.name}", flush=True)
+        status = max(status, warn_of_damage(copied.counts))
+    return status
 
 
 def _retire(args: argparse.Namespace) -> int:

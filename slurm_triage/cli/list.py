@@ -6,23 +6,23 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import orjson
 
-from slurm_triage.cli.job_table import Column, parse_fields, print_table
-from slurm_triage.cli.source import add_ledger, add_style, clusters, roots, style, warn_of_damage, words
+from slurm_triage.cli.source import add_ledger, add_style, clock, clusters, roots, style, warn_of_damage, words
+from slurm_triage.cli.text_table import Column, parse_fields, print_table, printable
 from slurm_triage.ledger.query import Filter, by_job, matches, parse_nodes, parse_states, select
 from slurm_triage.ledger.read import ReadCounts
 from slurm_triage.ledger.record import LedgerRecord, to_dict
 from slurm_triage.model.nodelist import fold
 
+if TYPE_CHECKING:
+    from slurm_triage.model.history import Outbreak
+
 DEFAULT_FORMAT = "JobID,JobName,User,Partition,State,Status,Class,Node,Elapsed,GPUHours,Lost,End"
 _SINCE = "now-7days"
-
-
-def _clock(epoch_s: float | None) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(epoch_s)) if epoch_s is not None else ""
 
 
 def _elapsed(seconds: float | None) -> str:
@@ -59,9 +59,9 @@ _FIELDS: tuple[tuple[Column, Callable[[LedgerRecord], str]], ...] = (
     (Column("NodeList", shrinks=True), lambda r: r.nodes),
     (Column("NNodes", right=True), lambda r: _text(r.node_count)),
     (Column("Restarts", right=True), lambda r: _text(r.restarts)),
-    (Column("Submit"), lambda r: _clock(r.submit)),
-    (Column("Start"), lambda r: _clock(r.start)),
-    (Column("End"), lambda r: _clock(r.end)),
+    (Column("Submit"), lambda r: clock(r.submit)),
+    (Column("Start"), lambda r: clock(r.start)),
+    (Column("End"), lambda r: clock(r.end)),
     (Column("Elapsed", right=True), lambda r: _elapsed(r.elapsed_s)),
     (Column("LastStep", right=True), lambda r: _text(r.last_step)),
     (Column("StepTime", right=True), lambda r: _text(r.step_time_s)),
@@ -81,10 +81,13 @@ _VALUES = {column.name: value for column, value in _FIELDS}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-j", "--jobs", metavar="IDS", help="job ids, also 7878_3 and 29+1")
     parser.add_argument("-u", "--user", metavar="NAMES", help="only jobs of these users")
+    parser.add_argument("-A", "--accounts", metavar="NAMES", help="only jobs of these accounts")
+    parser.add_argument("-r", "--partition", metavar="NAMES", help="only jobs of these partitions")
+    parser.add_argument("--name", metavar="NAMES", help="only jobs of these names")
     parser.add_argument("-S", "--starttime", metavar="TIME", help=f"jobs that were there after TIME (default {_SINCE})")
     parser.add_argument("-E", "--endtime", metavar="TIME", help="jobs that were there before TIME")
     parser.add_argument("-s", "--state", metavar="STATES", help="Slurm states (F,TO,NODE_FAIL) or statuses (hanging)")
-    parser.add_argument("-w", "--nodelist", metavar="NODES", help="jobs that ran on any of these nodes")
+    parser.add_argument("-w", "-N", "--nodelist", metavar="NODES", help="jobs that ran on any of these nodes")
     parser.add_argument("--class", dest="classes", metavar="NAMES", help="only these failure classes")
     parser.add_argument("-o", "--format", metavar="FIELDS", help="fields, NAME%%WIDTH ($SLURM_TRIAGE_FORMAT)")
     parser.add_argument("-e", "--helpformat", action="store_true", help="names of all fields")
@@ -100,11 +103,19 @@ def run(args: argparse.Namespace) -> int:
     columns = parse_fields(args.format or os.environ.get("SLURM_TRIAGE_FORMAT") or DEFAULT_FORMAT, FIELDS)
     counts = ReadCounts()
     found = list(_found(args, counts))
+    # Of jobs that were picked by owner, node or class nobody can tell what others have in common.
+    seen: Sequence[Outbreak] = ()
+    if not any((args.jobs, args.user, args.accounts, args.name, args.state, args.nodelist, args.classes)):
+        from slurm_triage.ledger.recurrence import outbreaks  # look-ups need none of it
+
+        seen = outbreaks(found)
     if args.json:
-        document = {"jobs": [to_dict(record) for record in found], "damaged": counts.damaged}
+        document = {"jobs": [to_dict(record) for record in found], "outbreaks": seen, "damaged": counts.damaged}
         sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     else:
         print_table(columns, [[_VALUES[c.name](record) for c in columns] for record in found], style(args))
+        for outbreak in seen:
+            print(printable(f"outbreak: {outbreak.sentence}"), file=sys.stderr)
     status = warn_of_damage(counts)
     if args.exit_code and any(record.status in ("failed", "hanging", "unknown") for record in found):
         return 1
@@ -118,6 +129,9 @@ def _found(args: argparse.Namespace, counts: ReadCounts) -> Iterator[LedgerRecor
         from slurm_triage.ledger.when import parse_when
     wanted = Filter(
         users=words(args.user),
+        accounts=words(args.accounts),
+        partitions=words(args.partition),
+        names=words(args.name),
         since=parse_when(since, now) if since else None,
         until=parse_when(args.endtime, now) if args.endtime else None,
         states=parse_states(args.state or ""),

@@ -33,15 +33,17 @@ def run(args: argparse.Namespace) -> int:
     from slurm_triage.metrics.exposition import Sample, exposition, write
     from slurm_triage.metrics.from_ledger import ledger_samples
     from slurm_triage.metrics.from_spool import reconciled_samples, spool_samples
+    from slurm_triage.metrics.from_worker import worker_samples
     from slurm_triage.settings import load_settings
 
     now = time.time()
     since = parse_when(args.since, now)
     settings = load_settings()
     samples = [
-        *ledger_samples((args.ledger,) if args.ledger else ledgers_to_read(), since, clusters(args)),
+        *ledger_samples((args.ledger,) if args.ledger else ledgers_to_read(), since, clusters(args), now=now),
         *spool_samples(settings.spool, now),
         *reconciled_samples(settings.state),
+        *worker_samples(settings.state),
         Sample("window_seconds", max(0.0, now - since), {}),
         Sample("metrics_timestamp_seconds", now, {}),
     ]

@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 from slurm_triage.cli.text_table import printable
+from slurm_triage.cli.triage_now import triage_now, with_ledger
 from slurm_triage.errors import NotFoundError, UsageError
 from slurm_triage.locate import locate
 from slurm_triage.model.job import NO_JOB
 from slurm_triage.model.report import Report
 from slurm_triage.pipeline import Engine, triage
-from slurm_triage.resubmit.rebuild import Command, rebuild
+from slurm_triage.resubmit.rebuild import command_of
 from slurm_triage.slurm.record_file import load_record
 
 
@@ -26,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    job = load_record(args.accounting) if args.accounting else NO_JOB
-    outputs = Path(args.outputs) if args.outputs else None
-    report = triage(job, locate(args.job, outputs=outputs, job=job), Engine.load())
+    report = _report(args)
     resubmit = report.diagnosis.resubmit
     if resubmit.action == "none":
         raise UsageError(f"running this job again makes no sense: {resubmit.why}")
@@ -38,8 +37,9 @@ def run(args: argparse.Namespace) -> int:
             "neither the job's submit_cmd.txt nor its log nor accounting tells how it was submitted; submit it by hand"
         )
     print(f"# {printable(resubmit.action)}: {printable(resubmit.why)}")
-    for change in (*resubmit.changes, *(n for n in command.notes if n not in resubmit.changes)):
-        print(f"# {printable(change)}")
+    sentences = report.history.sentences if report.history is not None else ()
+    for remark in dict.fromkeys((*resubmit.changes, *command.notes, *sentences)):
+        print(f"# {printable(remark)}")
     print(command.line())
     if not args.exec:
         return 0
@@ -47,13 +47,14 @@ def run(args: argparse.Namespace) -> int:
     return subprocess.run(list(command.words), env={**os.environ, **dict(command.env)}, check=False).returncode
 
 
-def command_of(report: Report) -> Command | None:
-    primary = report.diagnosis.primary
-    return rebuild(
-        report.diagnosis.resubmit,
-        report.job,
-        report.facts.last,
-        report.files.submit_cmd,
-        report.nodes,
-        pin=primary is not None and primary.cls == "hang",
-    )
+def _report(args: argparse.Namespace) -> Report:
+    """An id is looked up in accounting, unless it is said what accounting knows or where the files are."""
+    if args.accounting is None and args.outputs is None and "/" not in args.job and not Path(args.job).exists():
+        reports = triage_now(args.job)
+        if len(reports) > 1:
+            raise UsageError(f"{args.job} has {len(reports)} parts; name one of them, such as {args.job}_0")
+        return reports[0]
+    job = load_record(args.accounting) if args.accounting else NO_JOB
+    outputs = Path(args.outputs) if args.outputs else None
+    engine = Engine.load()
+    return with_ledger(triage(job, locate(args.job, outputs=outputs, job=job), engine), engine)

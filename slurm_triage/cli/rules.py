@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from slurm_triage.cli.text_table import bold, dim, pick_fields, printable, render
+from slurm_triage.cli.text_table import Column, Style, bold, dim, parse_fields, print_table, printable
 from slurm_triage.errors import NotFoundError, PartialResultError, UsageError
 from slurm_triage.model.rule import FACT, FailureClass, Rule, RuleSet, StepDialect
 from slurm_triage.rules.load import load_rules, overlay_dirs
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from slurm_triage.ledger.record import LedgerRecord
 
 LIST_FIELDS = ("id", "class", "role", "priority", "domain", "stage", "retry", "pack", "fact", "title", "patterns")
-LIST_DEFAULT = ("id", "class", "role", "priority", "pack", "title")
+LIST_DEFAULT = "id,class,role,priority,pack,title"
+_COLUMNS = {name: Column(name.title(), shrinks=name in ("title", "patterns")) for name in LIST_FIELDS}
 DIALECT_CLASS = "step-dialect"
 _SINCE = "now-7days"
 
@@ -92,9 +93,10 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         _print_json([*map(_as_json, rules), *map(_as_json, dialects)])
         return 0
-    fields = pick_fields(args.format, LIST_FIELDS, LIST_DEFAULT)
+    columns = parse_fields(args.format or LIST_DEFAULT, _COLUMNS)
     rows = [_row(rule) for rule in rules] + [_dialect_row(dialect) for dialect in dialects]
-    print(render(rows, fields, parsable=args.parsable2, header=not args.noheader), end="")
+    cells = [[row[column.name.lower()] for column in columns] for row in rows]
+    print_table(columns, cells, Style(parsable=args.parsable2, header=not args.noheader))
     return 0
 
 
@@ -180,7 +182,8 @@ def _test(args: argparse.Namespace) -> int:
         if args.json:
             _print_json([{**row, "lines": int(row["lines"])} for row in rows])
         else:
-            print(render(rows, ("lines", "id", "class")), end="")
+            columns = [Column("Lines"), Column("Id"), Column("Class")]
+            print_table(columns, [list(row.values()) for row in rows], Style())
     return 0
 
 

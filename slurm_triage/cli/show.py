@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import stat
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from slurm_triage.cli.view import print_view
-from slurm_triage.errors import AccountingError, NotFoundError, TriageError, UsageError
+from slurm_triage.errors import LedgerError, NotFoundError, TriageError, UsageError
 from slurm_triage.ledger.place import ledgers_to_read
 from slurm_triage.report.document import Document
 
 if TYPE_CHECKING:
     from slurm_triage.ledger.record import LedgerRecord
-    from slurm_triage.model.job import Job
-    from slurm_triage.model.report import Report
-    from slurm_triage.pipeline import Engine
 
 #: Statuses that make ``--exit-code`` return 1.
 FAILURES = frozenset({"failed", "hanging", "cancelled", "unknown"})
 EXIT_FAILURE_FOUND = 1
 #: As report/write.py: more than this is no report of ours.
 _MAX_REPORT_BYTES = 256 << 20
+#: An array with more tasks is summed up on a terminal; so many ids of a group are named.
+_MAX_REPORTS = 8
+_MAX_IDS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +55,13 @@ def run(args: argparse.Namespace) -> int:
     failed = False
     for job_id in wanted:
         try:
-            for document in _documents(job_id, args, clusters):
+            documents = _documents(job_id, args, clusters)
+            if len(documents) > _MAX_REPORTS and not (args.json or args.markdown or args.html):
+                _print_groups(job_id, documents)
+                shown += 1
+                failed = failed or any(document["status"] in FAILURES for document in documents)
+                continue
+            for document in documents:
                 if shown:
                     sys.stdout.write("\n")
                 print_view(document, args)
@@ -74,9 +82,15 @@ def _documents(job_id: str, args: argparse.Namespace, clusters: Sequence[str]) -
     stored = [_stored(record) for record in records]
     documents = [document for document in stored if document is not None]
     if documents and len(documents) == len(stored):
+        if len(documents) <= _MAX_REPORTS:
+            for record, document in zip(records, documents, strict=True):
+                _look_again(record, document)
         return documents
     try:
-        return _triage_now(job_id, args.attempt)
+        from slurm_triage.cli.triage_now import triage_now
+        from slurm_triage.report.build_document import report_document
+
+        return [report_document(report) for report in triage_now(job_id, args.attempt)]
     except TriageError as error:
         if documents:
             return documents
@@ -122,6 +136,33 @@ def _stored(record: LedgerRecord) -> Document | None:
     return document if str(job["id"]) == record.job_id and same_run else None
 
 
+def _look_again(record: LedgerRecord, document: Document) -> None:
+    """More may be known of other jobs than when the report was made. Node statistics take longer than a look-up may:
+    advice of the time stays until it expires."""
+    from slurm_triage.ledger.history import look_back
+    from slurm_triage.report.history_document import advice_in_force, history_document
+
+    on_nodes = advice_in_force(document["history"], time.time())
+    with contextlib.suppress(LedgerError):
+        document["history"] = history_document(look_back(record, ledgers_to_read(), on_nodes))
+
+
+def _print_groups(job_id: str, documents: Sequence[Document]) -> None:
+    """Tasks that ended alike on one line each, failures first."""
+    from slurm_triage.cli.text_table import printable
+    from slurm_triage.report.wording import job_label
+
+    groups: dict[tuple[str, str], list[str]] = {}
+    for document in documents:
+        cause = f"{document['primary']['class']}: {document['primary']['title']}" if document["primary"] else ""
+        groups.setdefault((document["status"], cause), []).append(job_label(document))
+    print(f"{printable(job_id)}: {len(documents)} jobs")
+    for (status, cause), ids in sorted(groups.items(), key=lambda group: (group[0][0] == "completed", -len(group[1]))):
+        shown = ", ".join(ids[:_MAX_IDS]) + (f" and {len(ids) - _MAX_IDS} more" if len(ids) > _MAX_IDS else "")
+        print(printable(f"{len(ids):7} {status:10} {cause + '; ' if cause else ''}{shown}"))
+    print(f"One of them: slurm-triage {printable(next(iter(groups.values()))[0])}")
+
+
 def _read(path: str) -> bytes:
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
@@ -138,56 +179,3 @@ def _unreadable(record: LedgerRecord, error: TriageError) -> TriageError:
         f"job {record.display_id} ({record.user}) was triaged as {record.status}{cls}{place}, and triaging it again "
         f"did not work: {error}"
     )
-
-
-def _triage_now(job_id: str, attempt: int | None) -> list[Document]:
-    """Raises NotFoundError for an unknown job, AccountingError when nothing is known because nobody can be asked."""
-    from slurm_triage.pipeline import Engine, triage_path
-    from slurm_triage.report.build_document import report_document
-
-    found: list[Job] = []
-    unreachable: AccountingError | None = None
-    try:
-        found = _ask(job_id, attempt)
-    except AccountingError as error:
-        unreachable = error
-    engine = Engine.load()
-    if not found:
-        try:
-            return [report_document(triage_path(job_id, engine=engine))]
-        except NotFoundError as error:
-            if unreachable is not None:
-                raise AccountingError(f"{error}; and accounting cannot be asked: {unreachable}") from error
-            raise
-    return [report_document(_triage(job, engine)) for job in found]
-
-
-def _ask(job_id: str, attempt: int | None) -> list[Job]:
-    from dataclasses import replace
-
-    from slurm_triage.settings import load_settings
-    from slurm_triage.slurm.accounting import select
-    from slurm_triage.slurm.choose import choose
-
-    settings = load_settings()
-    accounting = choose(settings.accounting, pyslurm_python=settings.pyslurm_python).accounting
-    try:
-        jobs = select(accounting.jobs([job_id]), job_id)
-    finally:
-        accounting.close()
-    if attempt is None:
-        return jobs
-    runs = []
-    for job in jobs:
-        attempts = (*job.earlier, job)
-        if attempt > len(attempts):
-            raise NotFoundError(f"job {job_id} had {len(attempts)} runs; choose --attempt 1 to {len(attempts)}")
-        runs.append(replace(attempts[attempt - 1], earlier=attempts[: attempt - 1]))
-    return runs
-
-
-def _triage(job: Job, engine: Engine) -> Report:
-    from slurm_triage.pipeline import triage
-    from slurm_triage.service.job_files import files_of
-
-    return triage(job, files_of(job), engine)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 
-from slurm_triage.cli.job_table import Style
+from slurm_triage.cli.text_table import Style
 from slurm_triage.errors import NotFoundError
 from slurm_triage.ledger.place import ledger_root, ledgers_to_read
 from slurm_triage.ledger.read import ReadCounts
@@ -51,6 +52,11 @@ def clusters(args: argparse.Namespace) -> tuple[str, ...]:
 
 def words(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
+
+
+def clock(epoch_s: float | None) -> str:
+    """Local time as sacct prints it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(epoch_s)) if epoch_s is not None else ""
 
 
 def warn_of_damage(counts: ReadCounts) -> int:

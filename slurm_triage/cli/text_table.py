@@ -1,15 +1,35 @@
-"""Tables as sacct prints them: fixed columns with a rule under the header, or fields between bars (-P)."""
+"""Tables as sacct prints them: a rule under the heading, field widths (``JobName%20``), fields between bars (-P); on a
+terminal cut to fit, and coloured by status."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from slurm_triage.errors import UsageError
 
+_FIELD = re.compile(r"^([A-Za-z_]+)(?:%(-?\d+))?$")
+_COLOURS = {"failed": "31", "hanging": "33", "unknown": "35", "cancelled": "90", "completed": "32"}
+_NARROWEST = 8
 _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+
+
+class Column(NamedTuple):
+    """``width``: asked for by the user (``%20``), else None. ``shrinks``: may be cut to fit a terminal."""
+
+    name: str
+    right: bool = False
+    shrinks: bool = False
+    width: int | None = None
+
+
+class Style(NamedTuple):
+    parsable: bool = False
+    header: bool = True
+    delimiter: str = "|"
 
 
 def colour_wanted(stream: TextIO) -> bool:
@@ -30,53 +50,70 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" if c not in "\t\n" else " " for c in text)
 
 
-def pick_fields(wanted: str | None, known: Sequence[str], default: Sequence[str]) -> list[str]:
-    """Fields of ``-o a,b``. Raises UsageError naming the ones there are."""
-    if wanted is None:
-        return list(default)
-    fields = [name.strip().lower() for name in wanted.split(",") if name.strip()]
-    for name in fields:
-        if name not in known:
-            raise UsageError(f"unknown field '{name}'; choose from {','.join(known)}")
-    if not fields:
-        raise UsageError(f"-o needs fields; choose from {','.join(known)}")
-    return fields
+def parse_fields(text: str, known: Mapping[str, Column]) -> list[Column]:
+    """``JobID,JobName%20,Class%-12`` to columns; names in any case. Raises UsageError."""
+    columns = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        match = _FIELD.match(part)
+        column = known.get(match[1].lower()) if match else None
+        if match is None or column is None:
+            raise UsageError(f"unknown field {part!r}; the fields are: {', '.join(c.name for c in known.values())}")
+        if match[2]:
+            width = int(match[2])
+            column = Column(column.name, column.right and width > 0, False, abs(width) or None)
+        columns.append(column)
+    if not columns:
+        raise UsageError(f"no field is named; the fields are: {', '.join(c.name for c in known.values())}")
+    return columns
 
 
-def render(
-    rows: Sequence[Mapping[str, str]],
-    fields: Sequence[str],
-    *,
-    parsable: bool = False,
-    header: bool = True,
-    stream: TextIO | None = None,
-) -> str:
-    """The whole table with a newline at its end. On a terminal the last column is cut to the screen's width."""
-    stream = stream or sys.stdout
-    titles = {name: name.replace("_", " ").title().replace(" ", "") for name in fields}
-    if parsable:
-        lines = ["|".join(titles[f] for f in fields)] if header else []
-        lines += ["|".join(printable(row[f]).replace("|", "/") for f in fields) for row in rows]
-        return "".join(line + "\n" for line in lines)
-    cells = [{f: printable(row[f]) for f in fields} for row in rows]
-    width = {f: max([len(titles[f]) if header else 1, *(len(row[f]) for row in cells)]) for f in fields}
-    if stream.isatty():
-        import shutil  # 10 ms that look-ups into a pipe need not pay
-
-        others = sum(width[f] + 1 for f in fields[:-1])
-        room = max(10, shutil.get_terminal_size().columns - others)
-        width[fields[-1]] = min(width[fields[-1]], room)
-
-    def line(row: Mapping[str, str]) -> str:
-        return " ".join(_fit(row[f], width[f]) for f in fields).rstrip() + "\n"
-
-    out = []
-    if header:
-        out.append(bold(line(titles).rstrip("\n"), stream) + "\n")
-        out.append(line({f: "-" * width[f] for f in fields}))
-    out += [line(row) for row in cells]
-    return "".join(out)
+def print_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], style: Style, out: TextIO | None = None
+) -> None:
+    """``rows`` hold one text per column. On a terminal wide columns are cut to fit (a ``+`` marks the cut)."""
+    target = out or sys.stdout
+    clean = [[printable(cell) for cell in row] for row in rows]
+    if style.parsable:
+        lines = ([[c.name for c in columns]] if style.header else []) + clean
+        for cells in lines:
+            # A bar in a job's name would begin another field.
+            safe = [cell.replace(style.delimiter, "/") for cell in cells] if style.delimiter else cells
+            target.write(style.delimiter.join(safe) + "\n")
+        return
+    widths = _widths(columns, clean, _terminal_width(target))
+    if style.header:
+        target.write(bold(_line(columns, [c.name for c in columns], widths)[:-1], target) + "\n")
+        target.write(_line(columns, ["-" * width for width in widths], widths))
+    colour = colour_wanted(target)
+    for row in clean:
+        line = _line(columns, row, widths)
+        code = next((_COLOURS[cell] for cell in row if cell in _COLOURS), None) if colour else None
+        target.write(f"\x1b[{code}m{line[:-1]}\x1b[0m\n" if code else line)
 
 
-def _fit(text: str, width: int) -> str:
-    return text.ljust(width) if len(text) <= width else text[: width - 1] + "+"
+def _terminal_width(out: TextIO) -> int | None:
+    if not out.isatty():
+        return None
+    import shutil  # 10 ms that look-ups into a pipe need not pay
+
+    return shutil.get_terminal_size().columns
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int | None) -> list[int]:
+    widths = [c.width or max([len(c.name), *(len(row[i]) for row in rows)]) for i, c in enumerate(columns)]
+    if room is not None:
+        # The widest column that may shrink gives way first.
+        while sum(widths) + len(widths) - 1 > room:
+            shrinkable = [i for i, c in enumerate(columns) if c.shrinks and widths[i] > _NARROWEST]
+            if not shrinkable:
+                break
+            widths[max(shrinkable, key=lambda i: widths[i])] -= 1
+    return widths
+
+
+def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
+    parts = []
+    for column, cell, width in zip(columns, cells, widths, strict=True):
+        text = cell if len(cell) <= width else cell[: width - 1] + "+"
+        parts.append(text.rjust(width) if column.right else text.ljust(width))
+    return " ".join(parts).rstrip() + "\n"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from slurm_triage.model.job import Job
 from slurm_triage.pipeline import Engine
 from slurm_triage.service.follow import Follower
 from slurm_triage.service.job_files import files_of
+from slurm_triage.service.notify import notify
 from slurm_triage.service.watch import Look, look
 from slurm_triage.settings import load_settings
 from slurm_triage.slurm import command
@@ -23,7 +22,6 @@ from slurm_triage.slurm.choose import choose
 
 #: How often accounting is asked whether a followed job still runs.
 ASK_EVERY_S = 60.0
-NOTIFY_TIMEOUT_S = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,7 +117,9 @@ def _report(one: _Watched, args: argparse.Namespace) -> bool:
         print(f"    {line}")
     sys.stdout.flush()
     if args.notify is not None and seen.status != one.status:
-        _notify(args.notify, one, seen)
+        problem = notify(args.notify, one.name, seen)
+        if problem is not None:
+            print(f"slurm-triage: --notify {problem}", file=sys.stderr)
     one.status = seen.status
     return seen.status == "hanging"
 
@@ -160,18 +160,3 @@ def _still_running(watched: list[_Watched], accounting: Accounting) -> list[_Wat
             one.job = job
             running.append(one)
     return running
-
-
-def _notify(text: str, one: _Watched, seen: Look) -> None:
-    """Run the user's command; what it does or fails to do changes nothing here."""
-    environment = {
-        **os.environ,
-        "SLURM_TRIAGE_JOB": one.name,
-        "SLURM_TRIAGE_STATUS": seen.status,
-        "SLURM_TRIAGE_TEXT": "; ".join((seen.line(one.name), *seen.evidence)),
-    }
-    try:
-        argv = shlex.split(text)
-        subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, timeout=NOTIFY_TIMEOUT_S, check=False)
-    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
-        print(f"slurm-triage: --notify {text!r} did not work: {error}", file=sys.stderr)

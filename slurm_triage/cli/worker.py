@@ -35,6 +35,9 @@ def run(args: argparse.Namespace) -> int:
     settings = load_settings(args.config)
     if args.no_reconcile:
         settings = replace(settings, reconcile_s=0.0)
+    if args.once:
+        # A watched job may run for weeks.
+        settings = replace(settings, watch_jobs=0)
     if args.once and args.on_demand:
         raise UsageError("--once and --on-demand exclude each other; give one of them")
     logging.basicConfig(

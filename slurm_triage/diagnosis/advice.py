@@ -11,6 +11,8 @@ from slurm_triage.model.progress import Progress
 
 _HEARTBEAT_KEY = "jax_distributed_heartbeat_timeout_seconds"
 _STAGE_OF = {"preflight-timeout": "preflight", "pull-timeout": "pull", "ecc-timeout": "ecc", "train-timeout": "train"}
+_AGAIN = "the same failure will come again until the cause is fixed"
+_AGAIN_IF = "if this is the cause, the same failure will come again until it is fixed"
 #: Doubling a stage's limit is the smallest change that a slow but healthy stage needs; the seed's example is 1800 s.
 _STAGE_FACTOR = 2
 
@@ -53,11 +55,13 @@ def advise(
         return Resubmit("other-nodes", f"{primary.title}; the fault is in the node", None, excluded, tuple(notes), args)
     if primary.retry == "after-fix":
         return Resubmit(
-            "after-fix", "the same failure will come again until the cause is fixed", None, (), tuple(notes), args
+            "after-fix", _AGAIN if primary.confidence == "high" else _AGAIN_IF, None, (), tuple(notes), args
         )
     if primary.retry == "other-nodes":
         return Resubmit("other-nodes", "a retry may help, on other nodes if it recurs", None, (), tuple(notes), args)
     why = "a retry on the same nodes usually helps; exclude nodes only if it happens again there"
+    if primary.cls == "unknown-death" or primary.confidence == "low":
+        why = "the cause is not certain; a retry on the same nodes shows whether it comes again"
     if progress.last_checkpoint is not None:
         why += f"; it continues from checkpoint {progress.last_checkpoint}"
     return Resubmit("same-nodes", why, None, (), tuple(notes), args)

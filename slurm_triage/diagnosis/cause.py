@@ -22,31 +22,26 @@ from slurm_triage.diagnosis.classes import (
     level,
 )
 from slurm_triage.diagnosis.conditions import with_role
-from slurm_triage.diagnosis.traceback import traceback_lines
+from slurm_triage.diagnosis.traceback import final_exception, traceback_lines
 from slurm_triage.model.diagnosis import Finding
-from slurm_triage.model.facts import AttemptFacts, StepSeries
+from slurm_triage.model.facts import AttemptFacts, Match, StepSeries
 
 #: Signals by which a process ends itself after being told that a peer is gone.
 _ABORT = "SIGABRT"
+_KILLED = "SIGKILL"
 #: Signals that no message from a peer brings about: a survivor exits or aborts, it does not crash.
 _CRASHES = ("SIGSEGV", "SIGKILL", "SIGBUS", "SIGILL", "SIGFPE")
 #: ``Finding.why`` of verdicts that rest on what is missing from the log.
 ONLY_CONSEQUENCES = "only its consequences are in the log"
 UNANSWERED = "a warning that was never taken back, and nothing came after it"
-#: Errors that a network card or its transport reports at once, not after a time-out of minutes.
-LINK_ERRORS = frozenset(
-    {
-        "nccl-ib-completion-error",
-        "nccl-ib-retry-exceeded",
-        "nccl-ofi-completion-error",
-        "nic-completion-queue-error",
-        "ucx-transport-error",
-    }
-)
+EARLIEST = "the earliest event that nothing else explains"
 #: ``Finding.rule`` of a silent stall, which no line shows.
 STALL_RULE = "stall"
 #: The step line of step N is printed when N+1 is on its way, and some loops print two late.
 PRINT_LAG_STEPS = 2
+#: A driver's uncaught exception ends the job, yet its actors print on until Ray has stopped them: some seconds.
+_ACTOR_LAG_STEPS = 20
+_DRIVERS_EXCEPTION = "ray.exceptions."
 #: Lines of a traceback are quoted at most this long when compared with other findings' text.
 _COMPARE_CHARS = 120
 #: Quoted lines have lost the rank that PyTorch puts before them; the text of a finding keeps it.
@@ -89,7 +84,30 @@ def assign_roles(findings: Sequence[Finding], attempt: AttemptFacts, teardown_se
         own = [i for i, f in enumerate(result) if f.rank == rank]
         for i, finding in zip(own, _within_rank([result[i] for i in own]), strict=True):
             result[i] = finding
-    return tuple(result)
+    return tuple(_killed_late(_aborted_for_it(f, result), result) for f in result)
+
+
+def _killed_late(finding: Finding, found: Sequence[Finding]) -> Finding:
+    """A rank that SIGKILL ended after others had run into a time-out was stuck: from a dead peer they would have had a
+    closed connection."""
+    match = finding.match
+    if finding.role != "root" or match is None or not (finding.guess or _KILLED in finding.title):
+        return finding
+    waited = (f.match for f in found if f.cls == "nccl-timeout" and f.role == "root" and f.rank != finding.rank)
+    if any(w is not None and w.seq < match.seq and w.first.file == match.first.file for w in waited):
+        return with_role(finding, "consequence", "other ranks had timed out before it was killed")
+    return finding
+
+
+def _aborted_for_it(finding: Finding, found: Sequence[Finding]) -> Finding:
+    """An abort whose reason stands above, on a line that names no rank (the C++ runtime's last words)."""
+    match = finding.match
+    if finding.role != "root" or finding.rank is None or match is None or _ABORT not in finding.title:
+        return finding
+    words = (f for f in found if f.rank is None and f.role == "root" and f.cls in SYMPTOMS and f.match is not None)
+    if any(f.match is not None and f.match.seq < match.seq for f in words):
+        return with_role(finding, "consequence", "the process aborted itself because of the error it reported")
+    return finding
 
 
 def _teardown(finding: Finding, teardown_seq: int | None, ended_alone: Set[int]) -> Finding:
@@ -98,8 +116,8 @@ def _teardown(finding: Finding, teardown_seq: int | None, ended_alone: Set[int])
     match = finding.match
     if teardown_seq is None or match is None or match.first.file != 0 or finding.role not in {"root", "contributor"}:
         return finding
-    late = WITNESSES | STOPS | STAGE_TIMEOUTS
-    if match.seq <= teardown_seq or finding.cls in late or match.rule == "exit-status":
+    late = (finding.cls in WITNESSES and not finding.guess) or finding.cls in STOPS | STAGE_TIMEOUTS
+    if match.seq <= teardown_seq or late or match.rule == "exit-status":
         return finding
     if finding.rank in ended_alone and finding.cls in NOT_BY_STOPPING:
         return finding
@@ -129,7 +147,8 @@ def _survived(finding: Finding, series: Sequence[StepSeries]) -> Finding:
     if finding.role != "root" or finding.cls in LINGERING:
         return finding
     count = steps_after(finding, series)
-    if count <= PRINT_LAG_STEPS:
+    raised = finding.match is not None and finding.match.body.startswith(_DRIVERS_EXCEPTION)
+    if count <= (_ACTOR_LAG_STEPS if raised else PRINT_LAG_STEPS):
         return finding
     return with_role(finding, "contributor", f"training went on for {count} steps after it")
 
@@ -139,14 +158,14 @@ def _within_rank(findings: list[Finding]) -> list[Finding]:
     result = list(findings)
     # Only a text about a lost peer tells a rank that another one failed; the echo of a build or of an abort does not.
     messengers = [f for f in result if f.role == "consequence" and f.cls in SYMPTOMS and f.match is not None]
-    first_messenger = min((f.match.seq for f in messengers if f.match), default=None)
     specific = next((f for f in result if f.role == "root" and level(f.cls) == 0), None)
     symptom = next((f for f in result if f.role == "root" and f.cls in SYMPTOMS), None)
     for i, finding in enumerate(result):
         if finding.role != "root":
             continue
         if finding.cls in GENERIC or finding.cls in OUTCOMES:
-            why = _explained(finding, specific, symptom, first_messenger, messengers)
+            deaths = [f for f in result if f.cls in {"actor-fail", "signal-kill"} and f.rule != finding.rule]
+            why = _explained(finding, specific, symptom, messengers, deaths)
             if why is not None:
                 result[i] = with_role(finding, "consequence", why)
         elif finding.cls in SYMPTOMS and specific is not None:
@@ -165,19 +184,25 @@ def _explained(
     finding: Finding,
     specific: Finding | None,
     symptom: Finding | None,
-    first_messenger: int | None,
     messengers: Sequence[Finding],
+    deaths: Sequence[Finding],
 ) -> str | None:
     """Why a generic finding (an exception, a signal, an exit code) is not a cause of its own; None if it may be one."""
     match = finding.match
     if specific is not None:
         return f"explained by {specific.cls} on the same rank"
     if match is not None:
+        told = [m.match.seq for m in messengers if m.match is not None and _same_worker(m.match, match)]
+        first_messenger = min(told, default=None)
         for other in (*messengers, *([symptom] if symptom is not None else [])):
             if other.match is None or _LOGGED.match(other.match.first.text):
                 continue
             if _quotes(traceback_lines(match.block), other.match.body or other.match.first.text):
                 return "the exception only reports that another rank failed"
+        for death in deaths if finding.cls == "python-exception" else ():
+            places = (death.match.first, death.match.last) if death.match is not None else ()
+            if any((final_exception(match.block) or "?") in place.text for place in places):
+                return "the exception only reports that a worker died"
         crashed = any(name in finding.title for name in _CRASHES)
         if first_messenger is not None and match.seq >= first_messenger and not crashed:
             return "this rank had already been told that another one failed"
@@ -189,19 +214,25 @@ def _explained(
     return None
 
 
+def _same_worker(one: Match, other: Match) -> bool:
+    """Behind one label several workers may speak: what one was told, another need not know."""
+    return one.worker is None or other.worker is None or one.worker == other.worker
+
+
 def _quotes(block: Sequence[str], text: str) -> bool:
     """Whether a traceback's lines contain the text of another finding."""
     needle = _TORCH_RANK.sub("", text.strip())[:_COMPARE_CHARS]
     return bool(needle) and any(line.strip()[:_COMPARE_CHARS] in (needle, text) or needle in line for line in block)
 
 
-def choose(findings: Sequence[Finding]) -> Cause:
-    """The initiating event among findings with roles. Ties go to the more specific class."""
+def choose(findings: Sequence[Finding], *, announced: bool = False) -> Cause:
+    """The initiating event among findings with roles. Ties go to the more specific class. ``announced``: a detector
+    spoke before the silence, not at its end."""
     roots = [f for f in findings if f.role == "root"]
     primary = (
         _hard(roots)
         # A stall found beyond what the detectors' own timeouts explain began before any of them spoke.
-        or _first(f for f in roots if f.rule == STALL_RULE and not _announced(roots))
+        or _first(f for f in roots if f.rule == STALL_RULE and not announced)
         or _first(f for f in roots if f.cls in SYMPTOMS)
         or _first(f for f in roots if f.cls in STOPS)
         or _first(f for f in roots if f.cls in OUTCOMES)
@@ -213,19 +244,12 @@ def choose(findings: Sequence[Finding]) -> Cause:
     return Cause(primary, tuple(_final_role(f, primary) for f in findings))
 
 
-def _announced(roots: Sequence[Finding]) -> bool:
-    """Whether a broken link was reported before anything else spoke: the cards give up within seconds, so the silence
-    came after it (seed: "NCCL network error -> all-reduce hang"). Watchdogs speak at the end of a silence."""
-    first = _first(f for f in roots if f.cls in SYMPTOMS and f.match is not None)
-    return first is not None and first.rule in LINK_ERRORS and first.match is not None and first.match.time is None
-
-
 def _hard(roots: Sequence[Finding]) -> Finding | None:
     """Specific causes and deaths. A witness (kernel, scheduler) speaks late but decides."""
     specific = [f for f in roots if level(f.cls) == 0]
     generic = [f for f in roots if level(f.cls) == 1]
     first_specific, first_generic = _first(specific), _first(generic)
-    witness = _first(f for f in specific if f.cls in WITNESSES)
+    witness = _first(f for f in specific if f.cls in WITNESSES and not f.guess)
     if first_generic is None or first_specific is None:
         return first_specific or first_generic
     if witness is not None and witness is first_specific:
@@ -269,19 +293,24 @@ def _promoted(findings: Sequence[Finding]) -> Finding | None:
 
 def _unanswered(findings: Sequence[Finding]) -> Finding | None:
     """A warning that something may be stuck, never taken back, and nothing after it."""
-    first = _first(f for f in findings if f.role == "contributor" and f.cls in SYMPTOMS and f.match is not None)
+    first = _first(f for f in findings if is_open_warning(f))
     return replace(first, role="root", why=UNANSWERED) if first is not None else None
+
+
+def is_open_warning(finding: Finding) -> bool:
+    """By its rule a mere warning, and not one that training survived."""
+    return finding.role == "contributor" and finding.cls in SYMPTOMS and finding.match is not None and not finding.why
 
 
 def _final_role(finding: Finding, primary: Finding) -> Finding:
     if finding is primary or (
         finding.rule == primary.rule and finding.rank == primary.rank and finding.match is primary.match
     ):
-        return replace(finding, role="root", why=finding.why or "the earliest event that nothing else explains")
+        return replace(finding, role="root", why=finding.why or (EARLIEST if finding.match is not None else None))
     if finding.role != "root":
         return finding
     if finding.cls == primary.cls:
-        return with_role(finding, "root", "the same failure, seen once more")
+        return with_role(finding, "root", "the same failure, seen once more") if finding.match is not None else finding
     if finding.cls in SYMPTOMS | STOPS | OUTCOMES | GENERIC:
         return with_role(finding, "consequence", f"{primary.cls} came first")
     return with_role(finding, "contributor", f"{primary.cls} came first")

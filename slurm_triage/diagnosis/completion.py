@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from slurm_triage.model.facts import AttemptFacts, Summary
+from slurm_triage.diagnosis.cause import PRINT_LAG_STEPS
+from slurm_triage.model.diagnosis import Finding
+from slurm_triage.model.facts import AttemptFacts, Match, Summary
 from slurm_triage.model.job import Job
 from slurm_triage.model.progress import Progress
 
@@ -56,9 +59,11 @@ class End:
 
 def read_end(job: Job, attempt: AttemptFacts, progress: Progress) -> End:
     summary = worst_summary(attempt)
-    live = job.state in LIVE_STATES
     waiting = job.state in WAITING_STATES
     stop, stop_seq = _stop(job, attempt, summary)
+    # Without accounting, a projection to the present was asked for: the job is alive unless the log shows an end.
+    open_end = job.state is None and summary is None and stop is None and not attempt.exits
+    live = job.state in LIVE_STATES or (open_end and progress.expected_step is not None)
     success: bool | None = None
     if job.is_terminal:
         success = job.state == "COMPLETED" and not job.exit_code and not job.exit_signal
@@ -77,6 +82,25 @@ def read_end(job: Job, attempt: AttemptFacts, progress: Progress) -> End:
         stop_seq=stop_seq,
         by_accounting=job.is_terminal,
     )
+
+
+def stopped_for(end: End, cause: Finding | None) -> End:
+    """Slurm cancels the job itself when it loses a node, also where its line does not say what for."""
+    if end.stop == "cancelled" and not end.by_accounting and cause is not None and cause.cls == "node-fail":
+        return replace(end, stop="node-fail", claims_success=False)
+    return end
+
+
+def obeyed_stop(
+    attempt: AttemptFacts, signals: Sequence[Match], clean_ends: Sequence[Match], *, reached_last_step: bool | None
+) -> bool:
+    """Whether the processes were asked to stop (SIGTERM) and did not train on to a regular end. JAX swallows the
+    signal; a loop that stops for it finishes the steps on their way, and may say that it is done as well."""
+    last = max((s.last_seq for s in signals), default=None)
+    if last is None or not (reached_last_step or any(e.last_seq > last for e in clean_ends)):
+        return last is not None
+    went_on = max((sum(step.seq > last for step in one.steps) for one in attempt.series), default=0)
+    return went_on <= PRINT_LAG_STEPS
 
 
 def worst_summary(attempt: AttemptFacts) -> Summary | None:

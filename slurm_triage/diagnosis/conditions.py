@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from slurm_triage.diagnosis.traceback import final_exception
+from slurm_triage.diagnosis.traceback import DURING, final_exception, traceback_lines
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts, Match
 from slurm_triage.model.rule import HARMLESS, Rule, RuleSet
+from slurm_triage.model.rule_reading import named_by_frames, stack_frames
+from slurm_triage.model.template import fill
 
 #: Stands in ``resolved_by`` for "a step completed later".
 LATER_STEP = "@step"
+#: The rule of lines that show progress without a step number.
+_GOES_ON = "training-goes-on"
+#: The rules of a stop by Ctrl-C and of the traceback in which Python shows it.
+_INTERRUPT, _TRACEBACK = "keyboard-interrupt", "python-traceback"
 _MAX_TITLE_CHARS = 200
 
 
@@ -31,26 +36,38 @@ def sort_matches(attempt: AttemptFacts, ruleset: RuleSet) -> Sorted:
     by_rule: dict[str, list[Match]] = {}
     for match in (*attempt.matches, *attempt.facts):
         by_rule.setdefault(match.rule, []).append(match)
-    last_steps = {s.rank: s.steps[-1].seq for s in attempt.series if s.steps}
+    last_steps = last_progress(attempt)
     excuses = [m for m in attempt.matches if m.rule in rules and rules[m.rule].cls == HARMLESS]
     findings: list[Finding] = []
     suppressed: list[tuple[str, str]] = []
     harmless: dict[str, int] = {}
     for match in attempt.matches:
         rule = rules.get(match.rule)
-        if rule is None:
+        if rule is None or rule.id == _GOES_ON:
             continue
         if rule.cls == HARMLESS:
             harmless[rule.id] = harmless.get(rule.id, 0) + match.count
             continue
-        reason = _unmet(rule, match, by_rule) or _resolved(rule, match, by_rule, last_steps)
+        reason = _unmet(rule, match, by_rule) or _resolved(rule, match, by_rule, last_steps, attempt.usual_seq)
         if reason is None:
-            reason = _subsumed(match, rules, by_rule) or _ends_harmlessly(match, excuses)
+            reason = _subsumed(match, rules, by_rule)
+            if reason is None and rule.cls == "python-exception":
+                reason = _ends_harmlessly(match, excuses)
         if reason is not None:
             suppressed.append((rule.id, reason))
             continue
         findings.append(_finding(rule, match, attempt))
+    by_frames = [rule for rule in ruleset.rules if rule.frames]
+    findings = [_by_its_stack(finding, findings, by_frames) for finding in findings]
     return Sorted(tuple(findings), tuple(dict.fromkeys(suppressed)), tuple(sorted(harmless.items())))
+
+
+def last_progress(attempt: AttemptFacts) -> dict[int | None, int]:
+    """Where the last step of each rank stands in the log."""
+    last = {s.rank: s.steps[-1].seq for s in attempt.series if s.steps}
+    for match in attempt.of(_GOES_ON):
+        last[match.rank] = max(match.last_seq, last.get(match.rank, -1))
+    return last
 
 
 def _unmet(rule: Rule, match: Match, by_rule: Mapping[str, Sequence[Match]]) -> str | None:
@@ -68,13 +85,19 @@ def _unmet(rule: Rule, match: Match, by_rule: Mapping[str, Sequence[Match]]) -> 
 
 
 def _resolved(
-    rule: Rule, match: Match, by_rule: Mapping[str, Sequence[Match]], last_steps: Mapping[int | None, int]
+    rule: Rule,
+    match: Match,
+    by_rule: Mapping[str, Sequence[Match]],
+    last_steps: Mapping[int | None, int],
+    usual_seq: Mapping[int, int],
 ) -> str | None:
     for other in rule.resolved_by:
         if other == LATER_STEP:
             last = last_steps.get(match.rank, max(last_steps.values(), default=-1))
             if last > match.last_seq:
                 return "a step completed after it"
+            if usual_seq.get(match.last.file, -1) > match.last_seq:
+                return "the log goes on after it as usual"
             continue
         for later in by_rule.get(other, ()):
             same = later.rank == match.rank or later.rank is None or match.rank is None
@@ -85,13 +108,17 @@ def _resolved(
 
 def _subsumed(match: Match, rules: Mapping[str, Rule], by_rule: Mapping[str, Sequence[Match]]) -> str | None:
     """A harmless line explains one failure behind it ("Exception ignored in" stands before every ignored traceback);
-    one more than there are such lines is a failure of its own."""
+    one more than there are such lines is a failure of its own, and so is one that does not stand in its block."""
+    if match.rule == _TRACEBACK and any(m.rank == match.rank for m in by_rule.get(_INTERRUPT, ())):
+        lines = traceback_lines(match.block)
+        if final_exception(lines) == "KeyboardInterrupt" and not any(line.startswith(DURING) for line in lines):
+            return f"an echo of {_INTERRUPT}"
     for rule_id, matches in by_rule.items():
         owner = rules.get(rule_id)
         if owner is None or match.rule not in owner.subsumes:
             continue
         for other in matches:
-            if other.rank != match.rank:
+            if other.rank != match.rank or (owner.cls == HARMLESS and other.block and match.body not in other.block):
                 continue
             between = (m for m in by_rule[match.rule] if m.rank == match.rank and other.seq < m.seq <= match.seq)
             if owner.cls != HARMLESS or (other.seq < match.seq and sum(m.count for m in between) <= other.count):
@@ -111,8 +138,10 @@ def _ends_harmlessly(match: Match, excuses: Sequence[Match]) -> str | None:
 
 
 def _finding(rule: Rule, match: Match, attempt: AttemptFacts) -> Finding:
-    title = fill_title(rule.title, match)
-    if match.block and rule.cls == "python-exception":
+    known = {"rank": match.rank, "node": match.node, "step": match.step, "count": match.count}
+    values = {name: str(value) for name, value in known.items() if value is not None} | dict(match.captures)
+    title = fill(rule.title, values)[:_MAX_TITLE_CHARS]
+    if rule.cls == "python-exception" and any(line.lstrip().startswith('File "') for line in match.block):
         exception = final_exception(match.block)
         if exception is not None:
             title = exception[:_MAX_TITLE_CHARS]
@@ -126,27 +155,22 @@ def _finding(rule: Rule, match: Match, attempt: AttemptFacts) -> Finding:
         step=match.step,
         count=match.count,
         match=match,
+        guess=rule.guess,
     )
 
 
-_PLACEHOLDER = re.compile(r"\{(\w+)(?:\|([^{}]*))?\}")
-_PARENTHESES = re.compile(r"\s*\([^()]*\{\w+\}[^()]*\)")
-
-
-def fill_title(template: str, match: Match) -> str:
-    """The rule's title with its captures filled in. ``{name|text}`` falls back to text; a parenthesis whose capture is
-    missing is left out; any other missing capture becomes "?"."""
-    if "{" not in template:
-        return template
-
-    def value(found: re.Match[str]) -> str:
-        return match.captures.get(found[1], found[2] if found[2] is not None else "?")[:80]
-
-    def parenthesis(found: re.Match[str]) -> str:
-        names = [name for name, _ in _PLACEHOLDER.findall(found[0])]
-        return found[0] if all(name in match.captures for name in names) else ""
-
-    return _PLACEHOLDER.sub(value, _PARENTHESES.sub(parenthesis, template))[:_MAX_TITLE_CHARS]
+def _by_its_stack(finding: Finding, findings: Sequence[Finding], by_frames: Sequence[Rule]) -> Finding:
+    """An exception is what the code was about that it came through, unless its own words say more."""
+    block = finding.match.block if finding.match is not None else ()
+    exception = final_exception(block) if block and finding.cls == "python-exception" else None
+    if exception is None or any(
+        f.cls != finding.cls and f.rank == finding.rank and f.match is not None and exception in f.match.first.text
+        for f in findings
+    ):
+        return finding
+    frames = stack_frames(traceback_lines(block))
+    rule = next((rule for rule in by_frames if named_by_frames(rule, frames, exception)), None)
+    return finding if rule is None else replace(finding, cls=rule.cls, rule=rule.id)
 
 
 def with_role(finding: Finding, role: str, why: str) -> Finding:

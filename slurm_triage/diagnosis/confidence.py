@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from slurm_triage.diagnosis.cause import ONLY_CONSEQUENCES, STALL_RULE, UNANSWERED
 from slurm_triage.diagnosis.classes import GENERIC, OUTCOMES, STOPS, SYMPTOMS, WITNESSES, level
 from slurm_triage.diagnosis.completion import End
+from slurm_triage.diagnosis.last_resort import SUGGESTED
 from slurm_triage.diagnosis.stall import Stall
 from slurm_triage.diagnosis.traceback import final_exception
 from slurm_triage.model.diagnosis import Confidence, Finding
@@ -14,14 +15,25 @@ from slurm_triage.model.facts import AttemptFacts
 
 #: Silence this many times as long as healthy training can be silent leaves no doubt.
 _SURE_STALL = 3
+#: Signals that a process does not bring upon itself.
+_FROM_OUTSIDE = ("SIGKILL", "Killed", "SIGTERM", "Terminated")
 
 
 def confidence_of(
-    cause: Finding, findings: Sequence[Finding], stall: Stall | None, end: End, attempt: AttemptFacts
+    cause: Finding,
+    findings: Sequence[Finding],
+    stall: Stall | None,
+    end: End,
+    attempt: AttemptFacts,
+    *,
+    may_be_resolved: bool = False,
 ) -> Confidence:
-    """From what the verdict stands on: a line that names the cause, a messenger, a silence, or mere absence."""
+    """From what the verdict stands on: a line that names the cause, a messenger, a silence, or mere absence.
+    ``may_be_resolved``: a later line can take the cause back."""
     found = _by_evidence(cause, findings, stall, end)
-    if found == "high" and (end.live or _may_go_on(cause, end, attempt)):
+    if found == "high" and cause.guess and not any(f.cls == cause.cls and not f.guess for f in findings):
+        return "medium"
+    if found == "high" and (end.live or _may_go_on(cause, end, attempt, may_be_resolved)):
         # What is not over may still turn out to have been survived.
         return "medium"
     return found
@@ -33,6 +45,8 @@ def _by_evidence(cause: Finding, findings: Sequence[Finding], stall: Stall | Non
         for f in findings
         if f is not cause and f.role in {"root", "contributor"} and f.cls != cause.cls and level(f.cls) == 0
     }
+    if cause.why == SUGGESTED:
+        return "low"
     if cause.rule == STALL_RULE:
         if stall is None or not stall.measured:
             return "low"
@@ -54,11 +68,16 @@ def _by_evidence(cause: Finding, findings: Sequence[Finding], stall: Stall | Non
     return "medium" if rivals else "high"
 
 
-def _may_go_on(cause: Finding, end: End, attempt: AttemptFacts) -> bool:
-    """An exception is the last thing that its rank wrote, and nothing tells that the job is over: the log may have been
-    cut there, in the middle of the line or before the part that explains it."""
-    if end.ended or attempt.exits or cause.cls not in GENERIC or cause.match is None:
+def _may_go_on(cause: Finding, end: End, attempt: AttemptFacts, may_be_resolved: bool) -> bool:
+    """Nothing tells that the job is over, and what takes the cause back, or explains it, may only be missing: there are
+    lines that resolve it; it is a signal from outside, or an exception as the last thing that its rank wrote; or the
+    log was cut in the middle of its message."""
+    match = cause.match
+    if end.ended or attempt.exits or match is None:
         return False
-    exception = final_exception(cause.match.block)
-    last = next((t.text for t in attempt.tails if t.rank == cause.rank), None)
-    return exception is not None and last is not None and last.strip().endswith(exception)
+    if may_be_resolved or (cause.cls == "signal-kill" and any(word in cause.title for word in _FROM_OUTSIDE)):
+        return True
+    last = next((t.text.strip() for t in attempt.tails if t.rank == cause.rank), "")
+    exception = final_exception(match.block)
+    stands_last = last == match.last.text.strip() or (exception is not None and last.endswith(exception))
+    return stands_last and (cause.cls in GENERIC or attempt.ends_mid_line)

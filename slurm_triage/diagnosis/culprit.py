@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from slurm_triage.diagnosis.cause import ONLY_CONSEQUENCES
 from slurm_triage.diagnosis.classes import STOPS, SYMPTOMS, WITNESSES
 from slurm_triage.diagnosis.cluster_map import rank_of
-from slurm_triage.diagnosis.heartbeat import accused_ranks
+from slurm_triage.diagnosis.collectives import odd_label, sub_cause
+from slurm_triage.diagnosis.heartbeat import accused_ranks, alive_ranks
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts
 
@@ -27,17 +28,23 @@ def culprit_rank(cause: Finding, found: Sequence[Finding], attempt: AttemptFacts
         return by_name
     detector = cause.cls in SYMPTOMS or cause.cls == _UNKNOWN
     if not detector and (cause.rank is not None or cause.cls not in WITNESSES):
-        return cause.rank
+        return cause.rank if cause.rank is not None else _named_in_words(cause, found)
     seen = _seen_by_witness(cause, found) if cause.cls in WITNESSES else None
     if seen is not None:
         return seen
+    if sub_cause(cause) is not None:
+        # Whoever reports the time-out only waited.
+        return odd_label(cause)
     accused = set(accused_ranks(cause, attempt))
     if not accused:
         for finding in found:
             if finding.cls == "heartbeat-timeout":
-                accused |= set(accused_ranks(finding, attempt))
+                # A task that could still complain is no more guilty of a hang than the others.
+                accused |= set(accused_ranks(finding, attempt)) - set(alive_ranks(finding, found, attempt))
     if len(accused) == 1:
         return accused.pop()
+    if len(accused) > 1:
+        return None
     # Who only reports a lost peer or a lost coordinator is a victim; the rank that printed nothing is the one.
     messenger = cause.cls == _UNKNOWN or cause.why == ONLY_CONSEQUENCES
     if cause.rank is None or messenger:
@@ -45,6 +52,14 @@ def culprit_rank(cause: Finding, found: Sequence[Finding], attempt: AttemptFacts
         if silent is not None:
             return silent
     return None if messenger else cause.rank
+
+
+def _named_in_words(cause: Finding, found: Sequence[Finding]) -> int | None:
+    """The one rank that lines about this failure speak of, in a log without labels: mpirun's last words."""
+    same = (f.match.captures.get("rank", "") for f in (cause, *found) if f.cls == cause.cls and f.match is not None)
+    ranks = {int(rank) for rank in same if rank.isdigit()}
+    ranks |= {f.rank for f in found if f.cls == cause.cls and f.rank is not None}
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 def _seen_by_witness(cause: Finding, found: Sequence[Finding]) -> int | None:

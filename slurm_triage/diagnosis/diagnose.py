@@ -3,46 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from slurm_triage.diagnosis import advice, culprit, heartbeat, narrative, ranks, refine, special, status, suspects
-from slurm_triage.diagnosis.cause import STALL_RULE, assign_roles, choose
-from slurm_triage.diagnosis.classes import LOST_RESULTS, STAGE_TIMEOUTS, STOPS, SYMPTOMS
+from slurm_triage.diagnosis import (
+    advice,
+    collectives,
+    culprit,
+    heartbeat,
+    last_resort,
+    narrative,
+    notes,
+    ranks,
+    special,
+    status,
+    suspects,
+    telling,
+)  # fmt: skip
+from slurm_triage.diagnosis.cause import STALL_RULE, UNANSWERED, Cause, assign_roles, choose, is_open_warning
+from slurm_triage.diagnosis.classes import STOPS
 from slurm_triage.diagnosis.cluster_map import job_nodes, node_of
-from slurm_triage.diagnosis.completion import End, read_end
+from slurm_triage.diagnosis.completion import End, obeyed_stop, read_end, stopped_for
 from slurm_triage.diagnosis.conditions import sort_matches
 from slurm_triage.diagnosis.confidence import confidence_of
+from slurm_triage.diagnosis.evidence import Evidence
 from slurm_triage.diagnosis.exits import accounting_findings, exit_findings, merge_exits
 from slurm_triage.diagnosis.losses import bad_loss
-from slurm_triage.diagnosis.stall import Stall, find_stall
+from slurm_triage.diagnosis.stall import Stall, announced, find_stall
 from slurm_triage.model.diagnosis import Diagnosis, Finding, Primary
 from slurm_triage.model.duration import human
-from slurm_triage.model.facts import AttemptFacts, LogFacts, Match
-from slurm_triage.model.files import JobFiles
-from slurm_triage.model.job import Job
+from slurm_triage.model.facts import AttemptFacts
 from slurm_triage.model.progress import Progress, Throughput
-from slurm_triage.model.rule import FailureClass, RuleSet
+from slurm_triage.model.rule import FailureClass
 from slurm_triage.progress.heartbeat_timeout import recommended_timeout_s
 
 #: Longest time a collective may wait before its watchdog speaks (torch: 10 to 30 min by version).
 _WATCHDOG_S = 1800.0
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the verdict is made from."""
-
-    job: Job
-    files: JobFiles
-    facts: LogFacts
-    attempt: AttemptFacts
-    progress: Progress
-    throughput: Throughput
-    ruleset: RuleSet
-    fact_kind: Mapping[str, str]
-
-    def of_kind(self, *kinds: str) -> tuple[Match, ...]:
-        return tuple(f for f in self.attempt.facts if self.fact_kind.get(f.rule) in kinds)
+#: Where a job was when only accounting tells of its end.
+_STAGES = {"prolog-kill-no-log": "Slurm prolog", "prolog-fail": "Slurm prolog"}
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
@@ -53,21 +50,32 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     judged = sort_matches(attempt, evidence.ruleset)
     loss = bad_loss(attempt)
     found = (*judged.findings, *exit_findings(attempt, nodes), *accounting_findings(job), *([loss] if loss else []))
-    found = assign_roles(found, attempt, _teardown_seq(evidence, end))
+    comparison = collectives.compare(evidence.of_kind("collective"))
+    teardown_seq = _teardown_seq(evidence, end)
+    found = assign_roles(collectives.annotate(found, comparison), attempt, teardown_seq)
+    found = heartbeat.with_alarm(found, attempt)
     stall = _stall(evidence, found, end)
-    asked_to_stop = bool(evidence.of_kind("sigterm"))
-    cause, found = _cause(evidence, end, found, stall, asked_to_stop)
+    asked_to_stop = obeyed_stop(
+        attempt,
+        evidence.of_kind("sigterm"),
+        evidence.of_kind("clean_end"),
+        reached_last_step=end.reached_last_step,
+    )
+    cause, found = _cause(evidence, end, found, stall, asked_to_stop, teardown_seq)
+    end = stopped_for(end, cause)
     classes = {c.id: c for c in evidence.ruleset.classes}
-    notes, changes = _notes(evidence, cause, found, stall)
+    remarks, changes = notes.remarks(evidence, cause, found, stall, comparison)
     exits = merge_exits(attempt.exits, attempt, nodes)
     verdict = status.decide(
-        end, cause, stall, finished_text=bool(evidence.of_kind("clean_end")), asked_to_stop=asked_to_stop
+        end, cause, found, stall, finished_text=bool(evidence.of_kind("clean_end")), asked_to_stop=asked_to_stop
     )
     primary = _primary(cause, found, stall, end, classes, evidence, nodes)
     blamed = suspects.find_suspects(primary, found, nodes)
     resubmit = advice.advise(
         verdict, primary, blamed, progress, changes,
-        recommended_timeout_s(progress, attempt.config), attempt.stage_limits_s,
+        None if cause is not None and heartbeat.is_true_alarm(cause)
+        else recommended_timeout_s(progress, attempt.config),
+        attempt.stage_limits_s,
     )  # fmt: skip
     return Diagnosis(
         status=verdict,
@@ -79,10 +87,20 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         suspects=blamed,
         resubmit=resubmit,
         ranks=ranks.rank_views(found, exits, attempt, progress, nodes),
-        narrative=narrative.tell(verdict, primary, classes.get(primary.cls) if primary else None, progress, stall, end),
+        narrative=narrative.tell(
+            verdict,
+            primary,
+            cause,
+            notes.explanation(evidence, cause, found, comparison, classes),
+            progress,
+            stall,
+            end,
+            evidence.files.problem,
+        ),
         next_steps=(),
-        notes=notes,
+        notes=remarks,
         chain=narrative.chain(found, cause, stall),
+        telling=telling.telling_lines(verdict, primary, cause, attempt, teardown_seq),
     )
 
 
@@ -106,11 +124,18 @@ def _stall(evidence: Evidence, found: Sequence[Finding], end: End) -> Stall | No
             extra = max(extra, float(seconds) if seconds.replace(".", "", 1).isdigit() else _WATCHDOG_S)
     if end.reached_last_step:
         return None
+    if evidence.stall is not None:
+        return evidence.stall
     return find_stall(evidence.attempt, evidence.progress, evidence.fact_kind, extra_limit_s=extra)
 
 
 def _cause(
-    evidence: Evidence, end: End, found: Sequence[Finding], stall: Stall | None, asked_to_stop: bool
+    evidence: Evidence,
+    end: End,
+    found: Sequence[Finding],
+    stall: Stall | None,
+    asked_to_stop: bool,
+    teardown_seq: int | None,
 ) -> tuple[Finding | None, tuple[Finding, ...]]:
     """The initiating finding and all findings with final roles."""
     extra: list[Finding] = []
@@ -122,9 +147,24 @@ def _cause(
         return None, tuple(found)
     if stall is not None and not end.claims_success:
         extra.append(_hang(stall, evidence.progress))
+    found = tuple(_overruled(f, end) for f in found)
     if not _only_step_cancelled(evidence.attempt):
-        extra.extend(_stop_findings(end, asked_to_stop, _step_stopped(evidence)))
-    result = choose([*(_overruled(f, end) for f in found), *extra])
+        stops = _stop_findings(end, asked_to_stop, _step_stopped(evidence, found))
+        extra.extend(s for s in stops if not any(f.cls == s.cls and f.role == "root" for f in found))
+    prompt = {rule.id for rule in evidence.ruleset.rules if rule.prompt}
+    before = stall is not None and announced(found, stall, evidence.progress, prompt)
+    result = choose([*found, *extra], announced=before)
+    if end.live and stall is None and result.primary is not None and result.primary.why == UNANSWERED:
+        # XLA warns after 20 seconds of waiting; a job that runs may still get its answer.
+        result = Cause(None, (*found, *extra))
+    if not _went_well(evidence, end):
+        failed = end.claims_success is False or any(e.code and not e.victim for e in evidence.attempt.exits)
+        suggested = last_resort.suggested(
+            result.primary, result.findings, evidence.attempt, evidence.ruleset, teardown_seq, failed=failed
+        )
+        if suggested is not None:
+            rest = [f for f in (*found, *extra) if f.match is None or f.match is not suggested.match]
+            result = last_resort.chosen(suggested, rest)
     cause = result.primary
     soft = special.soft_success(evidence.attempt, evidence.progress, end, cause)
     if soft is not None:
@@ -140,7 +180,7 @@ def _cause(
             return short, (short, *result.findings)
     slow = _slow(evidence.throughput)
     if cause is None:
-        cause = (None if slow is not None else _unexplained(evidence, end)) or slow
+        cause = (None if slow is not None else _interrupted(found, end) or _unexplained(evidence, end)) or slow
         return cause, (*((cause,) if cause is not None else ()), *result.findings)
     if slow is not None:
         return cause, (*result.findings, replace(slow, role="context", why=f"{cause.cls} is what ended the job"))
@@ -152,7 +192,8 @@ def _overruled(finding: Finding, end: End) -> Finding:
     words do (DUE TO ...)."""
     known = end.by_accounting or end.stop in {"time-limit", "preempted", "requeued", "node-fail"}
     if finding.cls in STOPS - {"train-timeout"} and known and finding.cls != end.stop:
-        return replace(finding, role="context", why=f"what stopped the job: {end.stop or 'nothing from outside'}")
+        known_as = f"the job's end was {end.stop}" if end.stop else "accounting knows of no stop from outside"
+        return replace(finding, role="context", why=known_as)
     return finding
 
 
@@ -190,15 +231,16 @@ def _hang(stall: Stall, progress: Progress) -> Finding:
     title = f"training stood still for {human(stall.silence_s)} {where}"
     if stall.after:
         title += f" (last activity: {stall.after})"
-    return Finding(
-        "hang", "root", STALL_RULE, title, step=progress.last_step, why="no step completed and no error came before it"
-    )
+    why = "no further step was completed, and no error came before the silence"
+    return Finding("hang", "root", STALL_RULE, title, step=progress.last_step, why=why)
 
 
-def _step_stopped(evidence: Evidence) -> bool:
-    """srun was told to stop the step, and not because one of its tasks had failed."""
+def _step_stopped(evidence: Evidence, found: Sequence[Finding]) -> bool:
+    """srun was told to stop the step, and not because one of its tasks had failed: it stops a step after every
+    failure."""
     by_failure = any("FAILURE" in (c.cause or "") for c in evidence.attempt.cancellations)
-    return bool(evidence.of_kind("teardown")) and not by_failure
+    failed = any(f.role in {"root", "consequence"} or is_open_warning(f) for f in found)
+    return bool(evidence.of_kind("teardown")) and not by_failure and not failed
 
 
 def _only_step_cancelled(attempt: AttemptFacts) -> bool:
@@ -225,9 +267,23 @@ def _stop_findings(end: End, asked_to_stop: bool, step_stopped: bool) -> list[Fi
     return []
 
 
+def _went_well(evidence: Evidence, end: End) -> bool:
+    """Nothing has gone wrong, as far as can be told: it runs, waits, or finished."""
+    finished = end.claims_success or end.reached_last_step or bool(evidence.of_kind("clean_end"))
+    return end.live or end.waiting or bool(finished)
+
+
+def _interrupted(found: Sequence[Finding], end: End) -> Finding | None:
+    """A job that failed for no other reason than a stop of which accounting does not know: somebody sent the signal to
+    the program itself."""
+    stops = (f for f in found if f.cls == "cancelled" and f.role == "context" and f.match is not None)
+    stop = next(stops, None) if end.claims_success is False and end.stop is None else None
+    return replace(stop, role="root", why="nothing else explains the end") if stop is not None else None
+
+
 def _unexplained(evidence: Evidence, end: End) -> Finding | None:
     """Nothing explains the end. Only claim a death when the log proves that training was not finished."""
-    if end.live or end.waiting or end.claims_success or end.reached_last_step or evidence.of_kind("clean_end"):
+    if _went_well(evidence, end):
         return None
     attempt, progress = evidence.attempt, evidence.progress
     if end.claims_success is False:
@@ -240,41 +296,13 @@ def _unexplained(evidence: Evidence, end: End) -> Finding | None:
     started = attempt.header.job_id is not None or "steps" in attempt.config or bool(evidence.of_kind("launched"))
     if not started or not evidence.facts.attempts:
         return None
-    return Finding(
-        "unknown-death",
-        "root",
-        "completion",
-        "the log ends without a summary and without an error",
-        step=progress.last_step,
-    )
+    where = "in the middle of a line" if attempt.ends_mid_line else "without a summary and without an error"
+    return Finding("unknown-death", "root", "completion", f"the log ends {where}", step=progress.last_step)
 
 
-def _notes(
-    evidence: Evidence, cause: Finding | None, found: Sequence[Finding], stall: Stall | None
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """(notes for the report, launcher arguments to change)."""
-    notes: list[str] = []
-    changes: dict[str, str] = {}
-    if cause is not None and cause.cls == "oom-gpu":
-        note, args = refine.gpu_oom(cause, evidence.attempt)
-        notes.append(note)
-        changes.update(args)
-    if cause is not None and cause.cls in LOST_RESULTS - {"nan-loss"} and evidence.progress.checkpointing is not False:
-        notes.extend(refine.checkpoint(evidence.attempt, evidence.files, evidence.progress, cause, evidence.fact_kind))
-    for finding in found:
-        if finding.cls == "heartbeat-timeout" and finding.match is not None:
-            notes.extend(heartbeat.checklist(finding, found, evidence.attempt, evidence.progress, stall))
-            break
-    if cause is not None and cause.cls == "hang":
-        at_barrier = bool(evidence.of_kind("barrier", "barrier_passed"))
-        notes.extend(refine.hang(evidence.progress, at_barrier=at_barrier))
-    notes.extend(refine.node_exit_notes(found, evidence.attempt.exits))
-    if cause is not None and cause.cls in SYMPTOMS | STAGE_TIMEOUTS | {"unknown-death"}:
-        notes.extend(ranks.silence_notes(evidence.attempt, job_nodes(evidence.job, evidence.attempt)))
-    if not evidence.files.logs:
-        notes.extend(text for text in special.without_log(evidence.job, evidence.files)[1:] if text)
-    notes.extend(evidence.facts.notes)
-    return tuple(dict.fromkeys(notes)), changes
+def _is_address(name: str | None) -> bool:
+    """Ray names nodes by their addresses, where Slurm's name is what helps."""
+    return name is None or name.replace(".", "").isdigit()
 
 
 def _primary(
@@ -292,15 +320,27 @@ def _primary(
     rule = evidence.ruleset.by_id(cause.rule)
     same = sorted({f.rank for f in found if f.cls == cause.cls and f.role == "root" and f.rank is not None})
     rank = culprit.culprit_rank(cause, found, evidence.attempt, nodes)
-    if rank != cause.rank:
-        same = [rank] if rank is not None else []
+    if rank != cause.rank or collectives.sub_cause(cause) is not None:
+        same = [rank] if rank is not None else sorted(heartbeat.accused_ranks(cause, evidence.attempt))
     by_rule = rule.stage if rule is not None else None
     open_stages = [s.name for s in evidence.attempt.stages if s.result in {"failed", "timeout", "running"}]
-    stage: str | None = open_stages[-1] if open_stages else by_rule
+    in_training = "Training" if evidence.progress.last_step is not None else None
+    stage = open_stages[-1] if open_stages else by_rule or _STAGES.get(cause.cls, in_training)
     captured = cause.match.captures.get("node") if cause.match is not None else None
-    node = captured or node_of(rank, evidence.attempt, nodes) or cause.node
+    own = node_of(rank, evidence.attempt, nodes)
+    node = own if own and _is_address(captured) else captured or own or (cause.node if rank == cause.rank else None)
     domain = rule.domain if rule is not None and rule.domain != "unknown" else known.domain if known else "unknown"
     retry = rule.retry if rule is not None and rule.retry else known.retry if known else "same-nodes"
+    sub = collectives.sub_cause(cause)
+    if sub in collectives.OWN_FAULT:
+        domain, retry = "user", "after-fix"
+    elif sub in collectives.ABSENT:
+        domain = "unknown"
+    if heartbeat.is_true_alarm(cause):
+        domain, retry = "unknown", "same-nodes"
+    own_step = next((r.last for r in evidence.progress.ranks if rank is not None and r.rank == rank), None)
+    known_steps = (cause.step, own_step) if rank == cause.rank else (own_step, cause.step)
+    step = next((s for s in (*known_steps, evidence.progress.last_step) if s is not None), None)
     return Primary(
         cls=cause.cls,
         title=cause.title,
@@ -309,7 +349,9 @@ def _primary(
         rank=rank,
         ranks=tuple(same),
         node=node,
-        step=cause.step if cause.step is not None else evidence.progress.last_step,
-        confidence=confidence_of(cause, found, stall, end, evidence.attempt),
+        step=step,
+        confidence=confidence_of(
+            cause, found, stall, end, evidence.attempt, may_be_resolved=rule is not None and bool(rule.resolved_by)
+        ),
         retry=retry,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from slurm_triage.diagnosis.classes import OUTCOMES
 from slurm_triage.diagnosis.cluster_map import node_of, short_name
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.exit_status import signal_name
@@ -16,6 +17,8 @@ _SIGKILL = 9
 _TELLING = {"node_exit": 0, "ray": 0, "srun": 1, "train_rc": 2, "torchrun": 3}
 #: srun's words that are a cause of their own.
 _OUT_OF_MEMORY = "Out Of Memory"
+#: The launcher's last stage.
+_TRAINING = "Training"
 
 
 def merge_exits(records: Sequence[ExitRecord], attempt: AttemptFacts, nodes: Sequence[str]) -> tuple[ExitRecord, ...]:
@@ -43,7 +46,7 @@ def exit_findings(attempt: AttemptFacts, nodes: Sequence[str]) -> tuple[Finding,
             continue
         known = findings.get(record.rank)
         finding = _finding(record, attempt, nodes)
-        if known is None or (known.cls == "subprocess-fail" and finding.cls != "subprocess-fail"):
+        if known is None or (known.cls in OUTCOMES and finding.cls not in OUTCOMES):
             findings[record.rank] = finding
     return tuple(findings.values())
 
@@ -51,34 +54,22 @@ def exit_findings(attempt: AttemptFacts, nodes: Sequence[str]) -> tuple[Finding,
 def _finding(record: ExitRecord, attempt: AttemptFacts, nodes: Sequence[str]) -> Finding:
     node = short_name(record.host, nodes) if record.host and "[" not in record.host else None
     node = node or node_of(record.rank, attempt, nodes)
-    who = f"rank {record.rank}" if record.rank is not None else "a task"
-    where = f" ({node})" if node else ""
     place = record.place or Place(0, max(record.seq, 0), record.text)
-    match = Match("exit-status", record.rank, node, 1, place, place, record.seq, record.seq)
-    if _OUT_OF_MEMORY in record.text:
-        return Finding(
-            "oom-host",
-            "root",
-            "exit-status",
-            f"{who}{where}: Slurm reports Out Of Memory",
-            record.rank,
-            node,
-            match=match,
-        )
-    if record.signal is not None:
-        name = signal_name(record.signal)
-        return Finding(
-            "signal-kill", "root", "exit-status", f"{who}{where} was killed by {name}", record.rank, node, match=match
-        )
-    return Finding(
-        "subprocess-fail",
-        "root",
-        "exit-status",
-        f"{who}{where} exited with code {record.code}",
-        record.rank,
-        node,
-        match=match,
+    code = {"code": str(record.code)} if record.code is not None else {}
+    who = "the task" if record.worker is None else f"the worker of global rank {record.worker}"
+    match = Match(
+        "exit-status", record.rank, node, 1, place, place, record.seq, record.seq, captures=code, worker=record.worker
     )
+    if _OUT_OF_MEMORY in record.text:
+        cls, title = "oom-host", "Slurm reports Out Of Memory for the task"
+    elif record.signal is not None:
+        cls, title = "signal-kill", f"{who} was killed by {signal_name(record.signal)}"
+    else:
+        # Before training it is no training process that fails, but the launcher's own work in that stage.
+        early = any(s.result == "failed" and s.name != _TRAINING for s in attempt.stages)
+        cls = "stage-fail" if early else "subprocess-fail"
+        title = f"{who} exited with code {record.code}"
+    return Finding(cls, "root", "exit-status", title, record.rank, node, match=match)
 
 
 def accounting_findings(job: Job) -> tuple[Finding, ...]:

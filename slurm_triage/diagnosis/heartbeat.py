@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from slurm_triage.diagnosis.classes import SYMPTOMS, level
 from slurm_triage.diagnosis.stall import Stall
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.duration import human
 from slurm_triage.model.facts import AttemptFacts
+from slurm_triage.model.nodelist import fold_ranks
 from slurm_triage.model.progress import Progress
 
 #: JAX's own default, and MaxText's (SEED: jax_distributed_heartbeat_timeout_seconds).
 DEFAULT_TIMEOUT_S = 100.0
+#: Capture of a heartbeat finding: the ranks that really had died.
+TRUE_ALARM = "died"
 _TASK = re.compile(r"(?:^|task[: ]|replica:\d+/task:)\s*(\d+)\s*$")
 
 
@@ -32,19 +36,15 @@ def checklist(
     finding: Finding, findings: Sequence[Finding], attempt: AttemptFacts, progress: Progress, stall: Stall | None
 ) -> tuple[str, ...]:
     """The checklist, applied to one job: one note per item that says something. ``findings`` with final roles."""
-    accused = accused_ranks(finding, attempt)
-    said = finding.match.seq if finding.match is not None else -1
-    # Only the coordination agent's own words show that the process lived; its shell speaks after its death as well.
-    alive = [r for r in accused if any(f.rank == r and f.cls in SYMPTOMS and _last_seq(f) >= said for f in findings)]
-    fatal = {f.rank: f.title for f in findings if level(f.cls) <= 1 and f.role in {"root", "contributor"}}
-    dead = [r for r in accused if r in fatal and r not in alive]
+    alive = alive_ranks(finding, findings, attempt)
+    dead = died_before(finding, findings, attempt)
     notes = []
     if alive:
         notes.append(
             f"Declared dead, but alive (they reported the same error themselves, so the alarm was false): rank "
             f"{_listed(alive)}."
         )
-    notes.extend(f"Rank {rank} really died, the alarm was right: {fatal[rank]}." for rank in dead)
+    notes.extend(f"Rank {rank} really died, the alarm was right: {why}." for rank, why in dead.items())
     timeout = human(timeout_of(attempt))
     if progress.last_step is None and not dead:
         notes.append(
@@ -65,6 +65,54 @@ def checklist(
     elif not dead:
         notes.append("Training was progressing until the alarm; no stall was found before it.")
     return tuple(notes)
+
+
+def alive_ranks(finding: Finding, findings: Sequence[Finding], attempt: AttemptFacts) -> tuple[int, ...]:
+    """Accused ranks whose coordination agent spoke after the alarm. Only its own words show that the process lived: its
+    shell speaks after its death as well."""
+    said = finding.match.seq if finding.match is not None else -1
+    spoke = {f.rank for f in findings if f.cls in SYMPTOMS and _last_seq(f) >= said}
+    return tuple(r for r in accused_ranks(finding, attempt) if r in spoke)
+
+
+def died_before(finding: Finding, findings: Sequence[Finding], attempt: AttemptFacts) -> dict[int, str]:
+    """Accused ranks that had ended before the alarm, and what shows it: an error of their own, or that another rank's
+    connection to the only accused was closed (a process that lives and hangs keeps its connections)."""
+    accused = accused_ranks(finding, attempt)
+    alive = alive_ranks(finding, findings, attempt)
+    dead = {f.rank: f.title for f in findings if level(f.cls) <= 1 and f.role in {"root", "contributor"}}
+    if len(accused) == 1 and accused[0] not in dead:
+        said = finding.match.seq if finding.match is not None else -1
+        for other in findings:
+            match = other.match
+            if match is not None and match.captures.get("gone") and match.seq < said and other.rank != accused[0]:
+                by = "another rank" if other.rank is None else f"rank {other.rank}"
+                dead[accused[0]] = f"{by} had lost its connection to it before, and it left no message"
+                break
+    return {rank: dead[rank] for rank in accused if rank in dead and rank not in alive}
+
+
+def with_alarm(findings: Sequence[Finding], attempt: AttemptFacts) -> tuple[Finding, ...]:
+    """Heartbeat findings name the accused. Those of a death that did happen are marked for the advice: a longer
+    time-out would only have delayed them."""
+    return tuple(_with_alarm(f, findings, attempt) if f.cls == "heartbeat-timeout" else f for f in findings)
+
+
+def _with_alarm(finding: Finding, findings: Sequence[Finding], attempt: AttemptFacts) -> Finding:
+    accused = accused_ranks(finding, attempt)
+    if finding.match is None or not accused:
+        return finding
+    if not any(character.isdigit() for character in finding.title):
+        finding = replace(finding, title=f"{finding.title}: rank{'s' * (len(accused) > 1)} {fold_ranks(accused)}")
+    dead = died_before(finding, findings, attempt)
+    if len(dead) < len(accused) or finding.match is None:
+        return finding
+    captures = {**finding.match.captures, TRUE_ALARM: _listed(accused)}
+    return replace(finding, match=replace(finding.match, captures=captures))
+
+
+def is_true_alarm(finding: Finding) -> bool:
+    return finding.match is not None and TRUE_ALARM in finding.match.captures
 
 
 def _last_seq(finding: Finding) -> int:

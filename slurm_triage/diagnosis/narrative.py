@@ -1,16 +1,24 @@
-"""The story in one to three sentences, and the causal chain line by line."""
+"""The story in a few sentences, and the causal chain line by line."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from slurm_triage.diagnosis.cause import ONLY_CONSEQUENCES, STALL_RULE, UNANSWERED
 from slurm_triage.diagnosis.completion import End
 from slurm_triage.diagnosis.stall import Stall
 from slurm_triage.model.diagnosis import Finding, Primary, Status
 from slurm_triage.model.duration import human
 from slurm_triage.model.progress import Progress
-from slurm_triage.model.rule import FailureClass
 
+#: ``Finding.why`` of a verdict that rests on what is missing, in words.
+_DOUBTS = {
+    ONLY_CONSEQUENCES: "Only its consequences are in the log; the cause itself left no message.",
+    UNANSWERED: "It is a warning that was never taken back, and nothing came after it.",
+}
+#: A link of the causal chain; the evidence has the whole line.
+_MAX_TITLE_CHARS = 120
 _STOP_TEXT = {
     "cancelled": "it was cancelled",
     "time-limit": "Slurm stopped it at its time limit",
@@ -24,26 +32,53 @@ _STOP_TEXT = {
 def tell(
     status: Status,
     primary: Primary | None,
-    cls: FailureClass | None,
+    cause: Finding | None,
+    explanation: str | None,
     progress: Progress,
     stall: Stall | None,
     end: End,
+    problem: str | None,
 ) -> str:
-    """One to three sentences in plain English."""
-    where = _progress_text(progress)
-    if primary is None:
-        return _healthy(status, progress, where)
-    sentences = []
-    opening = primary.title[:1].upper() + primary.title[1:]
-    place = _place_text(primary)
-    sentences.append(f"{opening}{place}{' ' + where if where else ''}.".replace("..", "."))
-    if cls is not None and cls.means and primary.confidence != "low":
-        sentences.append(cls.means.rstrip(".") + ".")
+    """What happened, where, why, and how it ended, in a few sentences of plain English."""
+    if (primary is None or cause is None) and problem is not None:
+        return f"{problem[:1].upper()}{problem[1:].rstrip('.')}."
+    if primary is None or cause is None:
+        return _healthy(status, progress, _progress_text(progress))
+    sentences = [_opening(primary, progress)]
+    if cause.why in _DOUBTS:
+        sentences.append(_DOUBTS[cause.why])
+    elif explanation:
+        sentences.append(explanation.rstrip(".") + ".")
+    if stall is not None and not stall.measured and cause.rule == STALL_RULE:
+        sentences.append(
+            "No clock shows it: it is the wall time less the time of all steps and half an hour of set-up."
+        )
     if stall is not None and primary.cls != "hang":
-        sentences.append(f"Nothing completed for {human(stall.silence_s)} before the end.")
+        sentences.append(f"No further step was completed in the last {human(stall.silence_s)}.")
     if end.stop in _STOP_TEXT and primary.cls not in {end.stop, "soft-success"}:
         sentences.append(f"Afterwards {_STOP_TEXT[end.stop or '']}; that is how it ended, not why.")
-    return " ".join(sentences[:3])
+    return " ".join(sentences)
+
+
+def _opening(primary: Primary, progress: Progress) -> str:
+    """The title with what it leaves out: rank, node, the rank's own last step, and how far the job was."""
+    rank = f"rank {primary.rank}" if primary.rank is not None and not _says(primary, f"rank {primary.rank}") else ""
+    node = primary.node if primary.node and not _says(primary, primary.node) else ""
+    place = f"{rank} on {node}" if rank and node else rank or node
+    others = len(primary.ranks) - 1 if primary.rank in primary.ranks else 0
+    more = f"the same on {others} other rank{'s' * (others > 1)}" if others > 0 else ""
+    elsewhere = primary.rank is not None and primary.step is not None and primary.step != progress.last_step
+    own = f"after its step {primary.step}" if elsewhere and not _says(primary, f"step {primary.step}") else ""
+    inside = ", ".join(part for part in (place, own, more) if part)
+    reached = "" if _says(primary, f"step {progress.last_step}") else _progress_text(progress)
+    if own and reached:
+        reached = f"; the job reached{reached.removeprefix('after')}"
+    title = primary.title[:1].upper() + primary.title[1:].rstrip(".")
+    return f"{title}{f' ({inside})' if inside else ''}{reached if reached[:1] in {'', ';'} else ' ' + reached}."
+
+
+def _says(primary: Primary, text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(text)}(?!\w)", primary.title, re.IGNORECASE) is not None
 
 
 def _healthy(status: Status, progress: Progress, where: str) -> str:
@@ -64,14 +99,6 @@ def _progress_text(progress: Progress) -> str:
     return f"after step {progress.last_step}"
 
 
-def _place_text(primary: Primary) -> str:
-    if primary.node and primary.node in primary.title:
-        return ""
-    if primary.rank is not None and f"rank {primary.rank}" not in primary.title:
-        return f" on rank {primary.rank}" + (f" ({primary.node})" if primary.node else "")
-    return f" on {primary.node}" if primary.node and primary.rank is None else ""
-
-
 def chain(findings: Sequence[Finding], primary: Finding | None, stall: Stall | None) -> tuple[str, ...]:
     """Root first, then what followed from it, one line per class."""
     if primary is None:
@@ -84,5 +111,8 @@ def chain(findings: Sequence[Finding], primary: Finding | None, stall: Stall | N
         for finding in findings:
             if finding.role == role and finding.cls not in seen:
                 seen.add(finding.cls)
-                lines.append(f"{role}: {finding.cls}: {finding.title}" + (f" ({finding.why})" if finding.why else ""))
+                title = (
+                    finding.title if len(finding.title) <= _MAX_TITLE_CHARS else f"{finding.title[:_MAX_TITLE_CHARS]}…"
+                )
+                lines.append(f"{role}: {finding.cls}: {title}" + (f" ({finding.why})" if finding.why else ""))
     return tuple(lines[:12])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slurm_triage.diagnosis.classes import STOPS
 from slurm_triage.diagnosis.cluster_map import node_of
 from slurm_triage.model import nodelist
 from slurm_triage.model.diagnosis import Finding, RankView
@@ -33,11 +34,13 @@ def rank_views(
     for finding in findings:
         if (
             finding.rank is not None
+            # slurmstepd's lines about the step carry the label of rank 0.
+            and finding.cls not in STOPS
             and finding.role in {"root", "consequence", "contributor"}
             and finding.match is not None
         ):
             known = first_error.get(finding.rank)
-            if known is None or (known.match is not None and finding.match.seq < known.match.seq):
+            if known is None or _tells_more(finding, known):
                 first_error[finding.rank] = finding
     last_step = {r.rank: r.last for r in progress.ranks}
     exit_of = {e.rank: e for e in exits}
@@ -59,10 +62,18 @@ def rank_views(
                 first_error=text,
                 last_words=tail.text[:_MAX_WORDS_CHARS] if tail is not None else None,
                 exit=exit_text,
-                last_time=tail.time if tail is not None else None,
+                last_time=tail.said_at if tail is not None else None,
             )
         )
     return tuple(views)
+
+
+def _tells_more(finding: Finding, known: Finding) -> bool:
+    """A cause tells more than what it explains on the same rank (the head of a traceback stands before its message);
+    else the earlier one does."""
+    if (finding.role == "root") != (known.role == "root"):
+        return finding.role == "root"
+    return finding.match is not None and known.match is not None and finding.match.seq < known.match.seq
 
 
 def _exit_text(record: ExitRecord | None) -> str | None:
@@ -83,12 +94,28 @@ def silent_ranks(attempt: AttemptFacts) -> tuple[int, ...]:
     return tuple(r for r in range(count) if r not in present)
 
 
+def without_exit(attempt: AttemptFacts) -> tuple[int, ...]:
+    """Ranks that worked and never reported their end, where most others did: their node may be gone."""
+    ended = {e.rank for e in attempt.exits if e.rank is not None}
+    worked = {s.rank for s in attempt.series if s.rank is not None} | {
+        t.rank for t in attempt.tails if t.rank is not None
+    }
+    missing = sorted(worked - ended)
+    return tuple(missing) if len(ended & worked) > len(missing) else ()
+
+
 def silence_notes(attempt: AttemptFacts, nodes: Sequence[str]) -> tuple[str, ...]:
     """The launcher's hint for a stage that hangs: look for the label that is missing among the tasks' output."""
-    silent = silent_ranks(attempt)
-    if not silent:
-        return ()
-    hosts = [n for n in (node_of(rank, attempt, nodes) for rank in silent) if n]
+    notes = []
+    if silent := silent_ranks(attempt):
+        who = _who(silent, attempt, nodes)
+        notes.append(f"{who} completed no step and is missing from the end of the log: look there first.")
+    if lost := without_exit(attempt):
+        notes.append(f"{_who(lost, attempt, nodes)} never reported its end, as the others did: look at its node first.")
+    return tuple(notes)
+
+
+def _who(ranks: Sequence[int], attempt: AttemptFacts, nodes: Sequence[str]) -> str:
+    hosts = [n for n in (node_of(rank, attempt, nodes) for rank in ranks) if n]
     where = f" ({nodelist.fold(hosts)})" if hosts else ""
-    listed = ", ".join(map(str, silent[:_MAX_SILENT]))
-    return (f"Rank {listed}{where} completed no step and is missing from the end of the log: look there first.",)
+    return f"Rank {', '.join(map(str, ranks[:_MAX_SILENT]))}{where}"

@@ -113,9 +113,9 @@ def checkpoint(
     return tuple(notes)
 
 
-def hang(progress: Progress, *, at_barrier: bool) -> tuple[str, ...]:
+def hang(progress: Progress, *, at_barrier: bool, all_ended: bool) -> tuple[str, ...]:
     """Who stopped where (seed, "Hang diagnosis"): all at the same step is a deadlock; one behind is where to look.
-    ``at_barrier``: the ranks announced the barrier before the training loop."""
+    ``at_barrier``: the ranks announced the barrier before the training loop. ``all_ended``: no rank vanished."""
     last = {r.rank: r.last for r in progress.ranks if r.rank is not None}
     if not last:
         note = "The ranks reached the barrier before the training loop: the first collective hung."
@@ -125,9 +125,8 @@ def hang(progress: Progress, *, at_barrier: bool) -> tuple[str, ...]:
     if behind and len(behind) * 2 < len(last):
         return (f"Rank {_listed(behind)} stopped earlier than the others (step {furthest}): look there first.",)
     if len(last) > 1 and not behind:
-        return (
-            f"All {len(last)} ranks stopped after the same step: a deadlock in a collective; a dead node is unlikely.",
-        )
+        alike = f"All {len(last)} ranks stopped after the same step"
+        return (f"{alike}: a deadlock in a collective; a dead node is unlikely." if all_ended else f"{alike}.",)
     return ()
 
 

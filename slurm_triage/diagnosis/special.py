@@ -26,6 +26,9 @@ def soft_success(attempt: AttemptFacts, progress: Progress, end: End, cause: Fin
         return None
     if cause is not None and cause.cls in LOST_RESULTS:
         return None
+    if cause is not None and cause.cls == "python-exception" and not attempt.summaries and len(attempt.exits) < 2:
+        # What a program does behind its last step (evaluation, export) is work as well; no rank only came down badly.
+        return None
     if end.claims_success is None and (cause is None or level(cause.cls) == 0 or cause.cls == "hang"):
         return None
     last = total - 1
@@ -87,6 +90,12 @@ def without_log(job: Job, files: JobFiles) -> tuple[Finding | None, str | None]:
     if job.exit_signal == _LAUNCH_SIGNAL and not job.exit_code:
         title = "Slurm ended the job before the script could write anything (exit code 0:53)"
         return Finding("prolog-kill-no-log", "root", "accounting-state", title), None
+    never = _never_launched(job)
+    if never is not None:
+        return Finding("prolog-fail", "root", "accounting-state", never, node=job.nodes[0]), None
+    if job.state in {"REQUEUED", "PREEMPTED"}:
+        cls = job.state.lower()
+        return Finding(cls, "root", "accounting-state", f"the run was {cls}"), files.problem
     if job.state == "PENDING" and (job.reason or "").lower().replace("_", " ").startswith("launch failed"):
         return Finding(
             "launch-fail", "root", "accounting-state", "launch failed; Slurm requeued and held the job"
@@ -95,9 +104,24 @@ def without_log(job: Job, files: JobFiles) -> tuple[Finding | None, str | None]:
         return None, "the job is waiting and has not started"
     if job.state == "CANCELLED" and (job.start is None or not job.elapsed_s):
         return Finding("cancelled", "root", "accounting-state", "cancelled before it started"), None
+    if job.state == "DEADLINE" and job.start is None:
+        return Finding("time-limit", "root", "accounting-state", "its deadline passed before it could start"), None
     if job.state in {"BOOT_FAIL", "NODE_FAIL"}:
         return Finding("node-fail", "root", "accounting-state", "a node failed before the job could write a log"), None
     if job.is_terminal and job.state not in {"COMPLETED", "CANCELLED"} and (job.elapsed_s or 0) <= 1:
         title = f"Slurm ended the job within a second ({job.state}) and there is no log"
         return Finding("prolog-kill-no-log", "root", "accounting-state", title), None
     return None, files.problem
+
+
+def _never_launched(job: Job) -> str | None:
+    """How it shows that a prolog failed. Slurm (root) cancels such a job or sends it back to the queue; its batch step
+    has no exit status at all, and there is no step when the controller's own prolog failed (22.05 to 26.05)."""
+    by_slurm = job.state == "REQUEUED" or (job.state == "CANCELLED" and job.cancelled_by_uid == 0)
+    if not by_slurm or not job.nodes:
+        return None
+    if any(s.step_id == "batch" and s.exit_code is None and s.exit_signal is None and s.end for s in job.steps):
+        return "the batch script was never launched: the node's prolog failed"
+    if not job.steps and job.state == "CANCELLED" and (job.elapsed_s or 0) <= 2:
+        return "the job got its nodes and nothing was started on them: slurmctld's prolog failed"
+    return None

@@ -7,9 +7,11 @@ only beyond ten step times, twice the longest step, and ten minutes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from slurm_triage.diagnosis.classes import SYMPTOMS
+from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts
 from slurm_triage.model.progress import Progress
 from slurm_triage.progress.silence_limit import silence_limit_s
@@ -51,6 +53,19 @@ def find_stall(
         gap = progress.wall_s - SETUP_ALLOWANCE_S
         return Stall(gap, limit, phase, after, False) if gap > limit else None
     return None
+
+
+def announced(findings: Sequence[Finding], stall: Stall, progress: Progress, prompt: Set[str]) -> bool:
+    """Whether a detector spoke before the silence, so that the silence is what it reports (seed: "NCCL network error
+    -> all-reduce hang"), and not at its end, as watchdogs do. By the clock where both have one; else only errors that
+    are printed at once (``prompt``: their rules) count."""
+    roots = [f for f in findings if f.role == "root" and f.cls in SYMPTOMS and f.match is not None]
+    first = min(roots, key=lambda f: f.match.seq if f.match is not None else 0, default=None)
+    if first is None or first.match is None:
+        return False
+    if first.match.time is not None and progress.last_step_time is not None:
+        return first.match.time - progress.last_step_time <= stall.limit_s
+    return first.rule in prompt
 
 
 def phase_of(attempt: AttemptFacts, progress: Progress, fact_kind: Mapping[str, str]) -> tuple[str, str | None]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from slurm_triage.diagnosis.classes import STOPS
+from collections.abc import Sequence
+
+from slurm_triage.diagnosis.classes import GENERIC, OUTCOMES, STOPS
 from slurm_triage.diagnosis.completion import End
 from slurm_triage.diagnosis.stall import Stall
 from slurm_triage.model.diagnosis import Finding, Status
@@ -13,9 +15,16 @@ _SCHEDULER_STOPS = frozenset({"cancelled", "time-limit", "preempted", "requeued"
 
 
 def decide(
-    end: End, primary: Finding | None, stall: Stall | None, *, finished_text: bool, asked_to_stop: bool
+    end: End,
+    primary: Finding | None,
+    found: Sequence[Finding],
+    stall: Stall | None,
+    *,
+    finished_text: bool,
+    asked_to_stop: bool,
 ) -> Status:
-    """``finished_text``: the program itself says it is done. ``asked_to_stop``: SIGTERM shows in the log."""
+    """``found``: all findings with final roles. ``finished_text``: the program itself says it is done.
+    ``asked_to_stop``: SIGTERM shows in the log."""
     cls = primary.cls if primary is not None else None
     if end.live:
         if cls is None or cls in REMARKS:
@@ -39,8 +48,10 @@ def decide(
         return "cancelled" if cls != "train-timeout" else "failed"
     if cls == "unknown-death":
         return "unknown"
-    short = cls == "nan-loss" and end.reached_last_step is False
-    if cls is not None and (cls not in REMARKS or short):
+    broke_off = cls in {"nan-loss", "ray-start-fail"} and (
+        end.reached_last_step is False or any(f.cls in GENERIC | OUTCOMES and f.role == "consequence" for f in found)
+    )
+    if cls is not None and (cls not in REMARKS or broke_off):
         return "cancelled" if asked_to_stop and cls == "hang" else "failed"
     if end.reached_last_step or finished_text:
         return "completed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slurm_triage.diagnosis import collectives
 from slurm_triage.diagnosis.cluster_map import short_name
 from slurm_triage.model.diagnosis import Finding, Primary, Suspect
 
@@ -37,6 +38,8 @@ def find_suspects(primary: Primary | None, findings: Sequence[Finding], nodes: S
                 exclude.add(name)
         elif finding.cls in _WATCH and finding.node:
             reasons.setdefault(short_name(finding.node, nodes), []).append(finding.title)
+        if collectives.sub_cause(finding) in collectives.ABSENT and primary.node:
+            reasons.setdefault(primary.node, []).append("its rank did not come to the collective")
         peer = captured.get("peer")
         if peer and finding.cls in {"nccl-timeout", "coordination-fail"}:
             reasons.setdefault(peer, []).append("the peer that did not answer")

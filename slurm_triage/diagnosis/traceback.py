@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-#: An exception line: a dotted name that ends the traceback, with or without a message.
-_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::(?: .*)?)?$")
-_CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
+#: An exception line: a dotted name, or one with a capital, that ends the traceback, with or without a message. Names of
+#: programs that report something of their own (``srun: ...``) have neither.
+_EXCEPTION = re.compile(r"^(?:(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|_*[A-Z]\w*)(?::(?: .*)?)?$")
+DURING = "During handling of the above exception"
+_CHAIN = (DURING, "The above exception was the direct cause")
 _HEADER = "Traceback (most recent call last):"
 #: Other threads of the process write between the frames; more lines than this in a row are no traceback any more.
 _MAX_FOREIGN_LINES = 8

@@ -115,9 +115,12 @@ def _cell(value: Any) -> Any:
 
 
 def _sql(records: Iterable[LedgerRecord], out: IO[bytes]) -> int:
-    """Standard SQL that PostgreSQL and SQLite take as it is, and MariaDB with sql_mode=ANSI_QUOTES."""
+    """Standard SQL. What stands between ``/*!`` and ``*/`` is a comment to all but MariaDB and MySQL."""
+    out.write(b"/*!40101 SET NAMES utf8mb4 */;\n")
+    out.write(b"/*!40101 SET sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES,NO_BACKSLASH_ESCAPES') */;\n")
     columns = ",\n  ".join(f'"{name}" {kind}' for name, kind in COLUMNS)
-    out.write(f"CREATE TABLE IF NOT EXISTS slurm_triage (\n  {columns}\n);\n".encode())
+    charset = "/*!40101 CHARACTER SET utf8mb4 */"
+    out.write(f"CREATE TABLE IF NOT EXISTS slurm_triage (\n  {columns}\n) {charset};\n".encode())
     names = ", ".join(f'"{name}"' for name, _ in COLUMNS)
     rows = iter(records)
     count = 0

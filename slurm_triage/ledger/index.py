@@ -1,4 +1,4 @@
-"""A disposable index beside each sealed segment: job id -> where its records are.
+"""A disposable index beside each sealed segment: job id, failure or good run -> where its records are.
 
 One file per segment, ``<segment>.idx``, written once, by rename, never changed: no lock, no journal, safe on any file
 system. A look-up reads the fixed head of each index (job ids rise with time, so nearly all segments are ruled out
@@ -13,9 +13,9 @@ import struct
 import time
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 from google_crc32c import value as crc32c
@@ -23,7 +23,7 @@ from google_crc32c import value as crc32c
 from slurm_triage.ledger.frame import MARK, Damage, Frame, frames, parse_at
 from slurm_triage.ledger.segment import Segment, segments
 
-_MAGIC = b"STIDX\x00\x00\x01"
+_MAGIC = b"STIDX\x00\x00\x02"
 _HEAD = struct.Struct("<8s32sQIIQQIIdd")
 _CRC = struct.Struct("<I")
 _ENTRY = struct.Struct("<QII")
@@ -32,7 +32,7 @@ _NAME_BIT = 1 << 63
 
 class Head(NamedTuple):
     """``content``: the SHA-256 that the segment's seal names. ``covered``: bytes of the segment that were indexed.
-    ``low``, ``high``: range of the numeric job ids. ``names``: how many entries are for ids that are no numbers.
+    ``low``, ``high``: range of the numeric job ids. ``names``: how many entries are for keys that are no numbers.
     ``first_end``, ``last_end``: when jobs ended, epoch seconds."""
 
     magic: bytes
@@ -52,12 +52,54 @@ def index_path(segment: Path) -> Path:
     return segment.with_suffix(".idx")
 
 
-def id_key(job_id: str) -> int:
-    """63 bits that stand for a job id: the number itself, or a checksum of a name with the top bit set."""
-    if job_id.isascii() and job_id.isdecimal() and len(job_id) < 19:
-        return int(job_id)
-    raw = job_id.encode("utf-8", "replace")
+class Key(NamedTuple):
+    """What to look for. ``number``: its 63 bits in an index. ``needle``: bytes of every line that has it."""
+
+    number: int
+    needle: bytes
+
+
+def job_key(job_id: str) -> Key:
+    """A job's own id, its array's, or its heterogeneous job's."""
+    return Key(_number(job_id), b'_id":%b' % orjson.dumps(job_id))
+
+
+def failure_key(fingerprint: str) -> Key:
+    """Failures with this fingerprint."""
+    return Key(_named("fingerprint", fingerprint), b'"fingerprint":%b' % orjson.dumps(fingerprint))
+
+
+def good_run_key(name: str) -> Key:
+    """Completed jobs of this name."""
+    return Key(_named("good", name), b'"name":%b' % orjson.dumps(name))
+
+
+def good_model_key(user: str | None, model: str) -> Key:
+    """Completed jobs of this user that trained this model."""
+    return Key(_named("model", f"{user}/{model}"), b'"model":%b' % orjson.dumps(model))
+
+
+def _number(job_id: str) -> int:
+    """The id itself, or a checksum of a name with the top bit set."""
+    return int(job_id) if job_id.isascii() and job_id.isdecimal() and len(job_id) < 19 else _named("id", job_id)
+
+
+def _named(kind: str, name: str) -> int:
+    raw = f"{kind} {name}".encode("utf-8", "replace")
     return _NAME_BIT | (int(crc32c(raw)) << 31 ^ zlib.crc32(raw))
+
+
+def _numbers(values: Mapping[str, Any]) -> set[int]:
+    """All that a record can be found by."""
+    found = {_number(i) for i in (values.get("job_id"), values.get("array_job_id"), values.get("het_job_id")) if i}
+    if values.get("fingerprint"):
+        found.add(failure_key(values["fingerprint"]).number)
+    if values.get("status") == "completed":
+        if values.get("name"):
+            found.add(good_run_key(values["name"]).number)
+        if values.get("model"):
+            found.add(good_model_key(values.get("user"), values["model"]).number)
+    return found
 
 
 def build(segment: Segment) -> bytes:
@@ -75,8 +117,7 @@ def build(segment: Segment) -> bytes:
         if item.kind != b"rec":
             continue
         values = orjson.loads(item.payload)
-        ids = {values.get("job_id"), values.get("array_job_id"), values.get("het_job_id")}
-        entries.extend((id_key(i), item.start, item.end - item.start) for i in ids if i)
+        entries.extend((number, item.start, item.end - item.start) for number in _numbers(values))
         ended = values.get("end", values.get("generated_at", 0.0))
         first_end, last_end = min(first_end, ended), max(last_end, ended)
     entries.sort()
@@ -185,9 +226,8 @@ def find(segment: Segment, key: int) -> list[Frame] | None:
     return found
 
 
-def search(data: bytes, job_id: str) -> Iterator[Frame]:
-    """The same without an index: all lines in ``data`` that mention ``job_id`` as an id."""
-    needle = b'_id":%b' % orjson.dumps(job_id)
+def search(data: bytes, needle: bytes) -> Iterator[Frame]:
+    """The same without an index: all lines in ``data`` that hold ``needle``."""
     hit = data.find(needle)
     while hit >= 0:
         start = data.rfind(MARK, 0, hit)

@@ -3,40 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from slurm_triage.ledger.record import LedgerRecord
+from slurm_triage.model.history import Difference, LastGood
 from slurm_triage.model.nodelist import fold
 
 #: Throughput of two healthy runs of one configuration differs by less (the seed calls 10 % a degradation).
 _THROUGHPUT_CHANGE = 0.10
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """``before`` and ``now`` as texts for people; None where one side has nothing."""
-
-    what: str
-    before: str | None
-    now: str | None
-
-    @property
-    def sentence(self) -> str:
-        """``image img:1 -> img:2``; ``nodes without chi2801, with chi2805``."""
-        if self.what == "nodes":
-            parts = [f"without {self.before}" if self.before else "", f"with {self.now}" if self.now else ""]
-            return "nodes " + ", ".join(part for part in parts if part)
-        return f"{self.what} {self.before or 'unknown'} -> {self.now or 'unknown'}"
-
-
-@dataclass(frozen=True, slots=True)
-class LastGood:
-    """The last good run, and how this one differs from it. ``report_path`` leads to its arguments."""
-
-    job_id: str
-    ended: float | None
-    report_path: str | None
-    differences: tuple[Difference, ...]
 
 
 def last_good(record: LedgerRecord, history: Iterable[LedgerRecord]) -> LastGood | None:

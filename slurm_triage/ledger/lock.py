@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -50,8 +51,9 @@ def lock_kind(directory: Path) -> Kind:
     here: Kind = "flock" if file_system(directory) in LOCAL_FILE_SYSTEMS else "strict"
     path = directory / _KIND
     if not path.exists():
-        temporary = directory / f"{_KIND}.{os.getpid()}.tmp"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        # Another host may have a process with the same number.
+        temporary = directory / f"{_KIND}.{secrets.token_hex(8)}.tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         with os.fdopen(fd, "w") as file:
             file.write(here)
         try:
@@ -64,7 +66,9 @@ def lock_kind(directory: Path) -> Kind:
             ) from error
         finally:
             temporary.unlink()
-    recorded = path.read_text()
+    recorded = path.read_text().strip()
+    if recorded not in ("flock", "strict"):
+        raise LedgerError(f"{path} holds neither flock nor strict; stop all writers and write {here} into it")
     if recorded == "flock" and here == "strict":
         raise LedgerError(
             f"the ledger {directory} was made with flock, which is not safe on {file_system(directory)}; "

@@ -6,13 +6,14 @@ that an innocent node is named in every second table of a large cluster; slurmpa
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from slurm_triage.ledger.blame import DIRECT
+from slurm_triage.ledger.chance import benjamini_hochberg, combined_tail
 from slurm_triage.ledger.record import LedgerRecord
+from slurm_triage.model.history import Advice
 
 #: Share of wrongly named nodes that is accepted among the named ones.
 FALSE_DISCOVERY_RATE = 0.05
@@ -35,17 +36,6 @@ class Failure:
     evidence: str
     at: float
     user: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """Keep away from ``node`` until ``expires`` (epoch seconds) or until it finishes a job cleanly."""
-
-    node: str
-    why: str
-    expires: float
-    evidence: str
-    """``direct``: the node was seen to fail. ``statistics``: it fails too often to be chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,44 +62,6 @@ class NodeStats:
         return Counter(failure.cls or "unknown" for failure in self.failures)
 
 
-def binomial_tail(events: int, trials: int, chance: float) -> float:
-    """Exact P(X >= events) for X ~ Binomial(trials, chance)."""
-    if events <= 0:
-        return 1.0
-    if chance <= 0.0 or events > trials:
-        return 0.0
-    if chance >= 1.0:
-        return 1.0
-    log_p, log_q = math.log(chance), math.log1p(-chance)
-    whole = math.lgamma(trials + 1)
-    terms = (
-        math.exp(whole - math.lgamma(k + 1) - math.lgamma(trials - k + 1) + k * log_p + (trials - k) * log_q)
-        for k in range(events, trials + 1)
-    )
-    return min(1.0, math.fsum(terms))
-
-
-def benjamini_hochberg(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Corrected p-values (q-values): naming all with q <= 5 % makes at most 5 % of the named ones wrong, on average."""
-    count = len(p_values)
-    corrected: dict[str, float] = {}
-    smallest = 1.0
-    for rank, (node, p_value) in reversed(list(enumerate(sorted(p_values.items(), key=lambda item: item[1]), 1))):
-        smallest = min(smallest, p_value * count / rank)
-        corrected[node] = smallest
-    return corrected
-
-
-def combined_tail(events: int, trials: int, chance: float, chances: Sequence[float]) -> float:
-    """Exact P(X + Y >= events): X ~ Binomial(trials, chance), Y the number of independent events with ``chances``."""
-    exactly = [1.0]
-    for one in chances:
-        before = [*exactly, 0.0]
-        exactly = [p * (1 - one) + (before[k - 1] * one if k else 0.0) for k, p in enumerate(before)]
-    terms = (p * binomial_tail(events - k, trials, chance) for k, p in enumerate(exactly))
-    return min(1.0, math.fsum(terms))
-
-
 _Event = tuple[str | None, ...]
 
 
@@ -130,74 +82,100 @@ class _Seen:
     def event_count(self) -> int:
         return len(self.faults) + len(self.deaths)
 
-    @property
-    def chances(self) -> list[float]:
-        return list(self.possible.values())
+    def may_die(self, event: _Event, chance: float) -> None:
+        self.possible[event] = 1.0 - (1.0 - self.possible.get(event, 0.0)) * (1.0 - chance)
+
+    def ran_cleanly(self, at: float | None) -> None:
+        if at is not None:
+            self.last_clean = at if self.last_clean is None else max(self.last_clean, at)
+
+    def merge(self, other: _Seen) -> None:
+        self.jobs += other.jobs
+        self.exposure_s += other.exposure_s
+        self.failures += other.failures
+        self.faults |= other.faults
+        self.deaths |= other.deaths
+        for event, chance in other.possible.items():
+            self.may_die(event, chance)
+        self.ran_cleanly(other.last_clean)
+
+
+class Census:
+    """What happened on each node in a stretch of history. Records come in any order, stretches can be merged."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+
+    def add(self, record: LedgerRecord) -> None:
+        at = record.ended or 0.0
+        names = {*record.node_names, *record.culprits}
+        # A job that keeps failing in one way on one set of nodes is one event.
+        event: _Event = (record.user, record.name, record.fingerprint, record.nodes)
+        deaths = sum(kind not in DIRECT for _, kind in record.node_evidence)
+        clean = record.status == "completed" and (record.elapsed_s or 0.0) >= CLEAN_RUN_S
+        for node in names:
+            entry = self._seen.setdefault(node, _Seen())
+            entry.jobs += 1
+            entry.exposure_s += _START_S + (record.elapsed_s or 0.0)
+            if deaths:
+                entry.may_die(event, min(1.0, deaths / len(names)))
+            entry.ran_cleanly(at if clean else None)
+        for node, kind in record.node_evidence:
+            entry = self._seen[node]
+            entry.failures.append(Failure(record.display_id, record.cls, kind, at, record.user))
+            (entry.faults if kind in DIRECT else entry.deaths).add(event)
+
+    def merge(self, other: Census) -> None:
+        for node, seen in other._seen.items():
+            self._seen.setdefault(node, _Seen()).merge(seen)
+
+    def stats(self, now: float) -> list[NodeStats]:
+        """One row per node, worst first.
+
+        What would be expected of a node if all were alike? Faults of nodes (``blame.DIRECT``) fall on it with its share
+        of the cluster's node hours. Of processes that died first, each falls on any node of its job alike; so a job on
+        one node says nothing, and a user whose program crashes often harms no node, wherever it runs. Both are
+        conditional on what happened, with nothing to estimate, so the p-value is exact.
+        """
+        seen = self._seen
+        total_jobs = sum(s.jobs for s in seen.values())
+        total_events = sum(s.event_count for s in seen.values())
+        faults = sum(len(s.faults) for s in seen.values())
+        exposure_s = sum(s.exposure_s for s in seen.values())
+        p_values = {
+            node: combined_tail(s.event_count, faults, s.exposure_s / exposure_s, list(s.possible.values()))
+            for node, s in seen.items()
+        }
+        q_values = benjamini_hochberg(p_values)
+        rows = []
+        for node, s in seen.items():
+            others = total_jobs - s.jobs
+            named = q_values[node] <= FALSE_DISCOVERY_RATE
+            rows.append(
+                NodeStats(
+                    node=node,
+                    jobs=s.jobs,
+                    failures=tuple(sorted(s.failures, key=lambda f: f.at)),
+                    events=s.event_count,
+                    rate=s.event_count / s.jobs,
+                    cluster_rate=(total_events - s.event_count) / others if others else 0.0,
+                    p_value=p_values[node],
+                    q_value=q_values[node],
+                    named=named,
+                    last_failure=max((f.at for f in s.failures), default=None),
+                    last_clean_run=s.last_clean,
+                    advice=_advice(node, s, named, q_values[node], now),
+                )
+            )
+        return sorted(rows, key=lambda r: (r.p_value, -r.events, -len(r.failures), r.node))
 
 
 def node_stats(history: Iterable[LedgerRecord], now: float) -> list[NodeStats]:
-    """One row per node that took part in a job of ``history``, worst first.
-
-    What would be expected of a node if all were alike? Faults of nodes (``blame.DIRECT``) fall on it with its share of
-    the cluster's node hours. Of processes that died first, each falls on any node of its job alike; so a job on one
-    node says nothing, and a user whose program crashes often harms no node, wherever it runs. Both are conditional on
-    what happened, with nothing to estimate, so the p-value is exact.
-    """
-    seen: dict[str, _Seen] = {}
+    """One row per node that took part in a job of ``history``, worst first."""
+    census = Census()
     for record in history:
-        _look_at(record, seen)
-    total_jobs = sum(s.jobs for s in seen.values())
-    total_events = sum(s.event_count for s in seen.values())
-    faults = sum(len(s.faults) for s in seen.values())
-    exposure_s = sum(s.exposure_s for s in seen.values())
-    p_values = {
-        node: combined_tail(s.event_count, faults, s.exposure_s / exposure_s, s.chances) for node, s in seen.items()
-    }
-    q_values = benjamini_hochberg(p_values)
-    rows = []
-    for node, s in seen.items():
-        others = total_jobs - s.jobs
-        last = max((f.at for f in s.failures), default=None)
-        named = q_values[node] <= FALSE_DISCOVERY_RATE
-        rows.append(
-            NodeStats(
-                node=node,
-                jobs=s.jobs,
-                failures=tuple(sorted(s.failures, key=lambda f: f.at)),
-                events=s.event_count,
-                rate=s.event_count / s.jobs if s.jobs else 0.0,
-                cluster_rate=(total_events - s.event_count) / others if others else 0.0,
-                p_value=p_values[node],
-                q_value=q_values[node],
-                named=named,
-                last_failure=last,
-                last_clean_run=s.last_clean,
-                advice=_advice(node, s, named, q_values[node], now),
-            )
-        )
-    return sorted(rows, key=lambda r: (r.p_value, -r.events, -len(r.failures), r.node))
-
-
-def _look_at(record: LedgerRecord, seen: dict[str, _Seen]) -> None:
-    at = record.ended or 0.0
-    names = {*record.node_names, *record.culprits}
-    # A job that keeps failing in one way on one set of nodes is one event.
-    event: _Event = (record.user, record.name, record.fingerprint, record.nodes)
-    deaths = sum(kind not in DIRECT for _, kind in record.node_evidence)
-    clean = record.status == "completed" and (record.elapsed_s or 0.0) >= CLEAN_RUN_S
-    for node in names:
-        entry = seen.setdefault(node, _Seen())
-        entry.jobs += 1
-        entry.exposure_s += _START_S + (record.elapsed_s or 0.0)
-        if deaths:
-            spared = 1.0 - entry.possible.get(event, 0.0)
-            entry.possible[event] = 1.0 - spared * (1.0 - min(1.0, deaths / len(names)))
-        if clean:
-            entry.last_clean = at if entry.last_clean is None else max(entry.last_clean, at)
-    for node, kind in record.node_evidence:
-        entry = seen[node]
-        entry.failures.append(Failure(record.display_id, record.cls, kind, at, record.user))
-        (entry.faults if kind in DIRECT else entry.deaths).add(event)
+        census.add(record)
+    return census.stats(now)
 
 
 def _advice(node: str, seen: _Seen, named: bool, q_value: float, now: float) -> Advice | None:
@@ -210,11 +188,15 @@ def _advice(node: str, seen: _Seen, named: bool, q_value: float, now: float) -> 
     withdrawn = seen.last_clean is not None and seen.last_clean > last.at
     if withdrawn or last.at + ADVICE_S <= now:
         return None
-    count = f"{len(seen.failures)} failures in {seen.jobs} jobs"
+    count = f"{_many(len(seen.failures), 'failure')} in {_many(seen.jobs, 'job')}"
     if named:
         return Advice(node, f"{count}, more than chance explains (q = {q_value:.2g})", last.at + ADVICE_S, "statistics")
     why = f"{last.cls or 'failure'} in job {last.job_id}; {count}"
     return Advice(node, why, last.at + ADVICE_S, "direct")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def advice(rows: Iterable[NodeStats]) -> dict[str, Advice]:

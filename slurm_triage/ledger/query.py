@@ -27,6 +27,9 @@ class Filter:
     window if it was there at any moment of it, as with sacct."""
 
     users: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     since: float | None = None
     until: float | None = None
     states: tuple[str, ...] = ()
@@ -43,25 +46,50 @@ def by_job(
 
     ``counts`` takes what damage was met. Raises LedgerError.
     """
-    counter = counts if counts is not None else ReadCounts()
     match = _JOB.match(job)
     base = match[1] if match else job
-    key = index.id_key(base)
+    found = lookup(roots, index.job_key(base), clusters, counts)
+    wanted = [r for r in found if _is_job(r, base, match)]
+    return sorted(wanted, key=lambda r: (r.cluster or "", _number(r.job_id), r.start or 0.0, r.revision))
+
+
+def lookup(
+    roots: Sequence[Path],
+    key: index.Key,
+    clusters: Sequence[str] = (),
+    counts: ReadCounts | None = None,
+    since: float | None = None,
+    until: float | None = None,
+    limit: int | None = None,
+) -> list[LedgerRecord]:
+    """Records that may have ``key`` (a few more than those, since it is a checksum), in the order written. Of several
+    revisions of an attempt the newest that has it. ``since``, ``until``: when they ended. ``limit``: no more segments
+    are read, from the newest on, when so many have been found."""
+    counter = counts if counts is not None else ReadCounts()
     found: list[tuple[Frame, int]] = []
-    snap = snapshot(roots, clusters)
+    snap = snapshot(roots, clusters, lambda segment: _may_hold(segment, since, until))
     unindexed: set[Path] = set()
-    for part, segment in enumerate(snap.parts):
-        indexed = index.find(segment, key)
+    for part, segment in reversed(list(enumerate(snap.parts))):
+        if limit is not None and len(found) >= limit:
+            break
+        indexed = index.find(segment, key.number)
         if indexed is None:
-            indexed = list(index.search(load(segment, counter), base))
+            indexed = list(index.search(load(segment, counter), key.needle))
             if segment.seal is not None:
                 unindexed.add(segment.path.parent)
-        found.extend((frame, part) for frame in indexed)
-    wanted = [r for r in (from_dict(orjson.loads(f.payload)) for f in newest_of(found)) if _is_job(r, base, match)]
+        found.extend((frame, part) for frame in indexed if _in_time(frame, since, until))
     for directory in sorted(unindexed):
         # The answer is there already; at most this much is spent on the next look-up's speed.
         index.refresh(directory, budget_s=0.5)
-    return sorted(wanted, key=lambda r: (r.cluster or "", _number(r.job_id), r.start or 0.0, r.revision))
+    return [from_dict(orjson.loads(frame.payload)) for frame in newest_of(found)]
+
+
+def _in_time(frame: Frame, since: float | None, until: float | None) -> bool:
+    if since is None and until is None:
+        return True
+    values = orjson.loads(frame.payload)
+    ended = values.get("end", values.get("generated_at", 0.0))
+    return (since is None or ended >= since) and (until is None or ended <= until)
 
 
 def _is_job(record: LedgerRecord, base: str, match: re.Match[str] | None) -> bool:
@@ -70,8 +98,7 @@ def _is_job(record: LedgerRecord, base: str, match: re.Match[str] | None) -> boo
     if match and match[2] is not None:
         return record.array_job_id == base and record.array_task_id == match[2]
     if match and match[3] is not None:
-        # The parts of a heterogeneous job have consecutive ids, the leader's first.
-        return record.het_job_id == base and record.job_id == str(int(base) + int(match[3]))
+        return record.het_job_id == base and record.display_id == f"{base}+{match[3]}"
     return True
 
 
@@ -99,11 +126,11 @@ def matches(record: LedgerRecord, wanted: Filter) -> bool:
     return nodes_fit and _cheap(to_dict(record), wanted)
 
 
-def _may_hold(segment: Segment, since: float | None) -> bool:
-    if since is None:
+def _may_hold(segment: Segment, since: float | None, until: float | None = None) -> bool:
+    if since is None and until is None:
         return True
     head = index.read_head(segment)
-    return head is None or head.last_end >= since
+    return head is None or ((since is None or head.last_end >= since) and (until is None or head.first_end <= until))
 
 
 def _needle(wanted: Filter) -> bytes | None:
@@ -121,6 +148,9 @@ def _cheap(values: dict[str, Any], wanted: Filter) -> bool:
     state = str(values.get("state", "")).split(" ")[0].upper()
     return (
         (not wanted.users or values.get("user") in wanted.users)
+        and (not wanted.accounts or values.get("account") in wanted.accounts)
+        and (not wanted.partitions or not set(str(values.get("partition")).split(",")).isdisjoint(wanted.partitions))
+        and (not wanted.names or values.get("name") in wanted.names)
         and (wanted.since is None or ended >= wanted.since)
         and (wanted.until is None or began <= wanted.until)
         and (not wanted.states or state in wanted.states or str(values.get("status")).upper() in wanted.states)

@@ -73,7 +73,8 @@ class LedgerRecord:
     generated_at: float | None = None
     rules_digest: str | None = None
     provisional: bool = False
-    """Made before accounting's record was complete; a later revision of the same key replaces it."""
+    """Made before accounting's record was complete, or its report could not be written yet; a later revision of the
+    same key replaces it."""
 
     @property
     def key(self) -> str:
@@ -81,9 +82,12 @@ class LedgerRecord:
 
     @property
     def display_id(self) -> str:
-        """``7878_3`` for array tasks, ``29+1`` stays ``30`` as Slurm's raw id, else the job id."""
+        """As sacct prints it: ``7878_3`` for array tasks, ``29+1`` for parts of a heterogeneous job."""
         if self.array_job_id and self.array_task_id is not None:
             return f"{self.array_job_id}_{self.array_task_id}"
+        if self.het_job_id and self.het_job_id.isdecimal() and self.job_id.isdecimal():
+            # The parts have consecutive ids, the leader's first.
+            return f"{self.het_job_id}+{int(self.job_id) - int(self.het_job_id)}"
         return self.job_id
 
     @property

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 
-from slurm_triage.ledger.nodes import binomial_tail
+from slurm_triage.ledger.chance import binomial_tail
 from slurm_triage.ledger.record import LedgerRecord
-from slurm_triage.model.duration import human
-from slurm_triage.model.nodelist import fold
+from slurm_triage.model.history import Outbreak, Recurrence, Shared
 
 WINDOW_S = 14 * 86400.0
 OUTBREAK_S = 3600.0
@@ -19,99 +19,63 @@ _UNLIKELY = 0.01
 _NEARLY_ALL = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class Recurrence:
-    """The same failure, ``nth`` time (this one included) within ``span_s`` seconds. ``previous``: job ids, latest
-    first. ``same_nodes``: nodes of this job that also took part in every earlier one. ``same_culprit``: nodes that
-    were the failing one now and before."""
-
-    nth: int
-    span_s: float
-    previous: tuple[str, ...]
-    same_nodes: tuple[str, ...]
-    same_culprit: tuple[str, ...]
-
-    @property
-    def sentence(self) -> str:
-        text = f"Same failure as job {self.previous[0]}, {ordinal(self.nth)} time in {human(self.span_s)}"
-        if self.same_culprit:
-            return f"{text}, again on {fold(self.same_culprit)}."
-        if self.same_nodes:
-            return f"{text}, each time with {fold(self.same_nodes)} among the nodes."
-        return f"{text}, on different nodes."
-
-
-@dataclass(frozen=True, slots=True)
-class Outbreak:
-    """One failure in many jobs within an hour. ``shared``: (what, value, jobs that have it) for what they have in
-    common more than chance explains, e.g. ("node", "chi2803", 6)."""
-
-    fingerprint: str
-    cls: str | None
-    jobs: tuple[str, ...]
-    users: int
-    first: float
-    last: float
-    shared: tuple[tuple[str, str, int], ...]
-
-    @property
-    def sentence(self) -> str:
-        took = human(self.last - self.first)
-        text = f"{self.cls or 'The same failure'} hit {len(self.jobs)} jobs of {self.users} users within {took}"
-        common = ", ".join(f"{what} {value} ({count})" for what, value, count in self.shared)
-        return f"{text}; in common: {common}." if common else f"{text}; they have nothing in common that others lack."
-
-
-def ordinal(number: int) -> str:
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
-
-
 def recurrence(record: LedgerRecord, history: Iterable[LedgerRecord], window_s: float = WINDOW_S) -> Recurrence | None:
-    """Earlier attempts with the same fingerprint by the same user or under the same job name, within ``window_s``
-    before this one ended. None if there is none."""
+    """Earlier jobs with the same fingerprint by the same user or under the same job name, within ``window_s`` before
+    this one ended. None if there is none. Other tasks of the same array, and of one earlier array, count as one: they
+    are one thing that was tried. Attempts of a requeued job were tried one by one."""
     now = record.ended or 0.0
-    earlier = sorted(
-        (
-            other
-            for other in history
-            if record.fingerprint is not None
-            and other.fingerprint == record.fingerprint
-            and other.key != record.key
-            and other.cluster == record.cluster
-            and (other.user == record.user or other.name == record.name)
-            and now - window_s <= (other.ended or 0.0) <= now
-        ),
-        key=lambda other: other.ended or 0.0,
-        reverse=True,
-    )
-    if not earlier:
+    own = trial(record)
+    earlier = [
+        (ended, other)
+        for other in history
+        if record.fingerprint is not None
+        and other.fingerprint == record.fingerprint
+        and now - window_s <= (ended := other.ended or 0.0) <= now
+        and (other.user == record.user or other.name == record.name)
+        and other.cluster == record.cluster
+        and trial(other) != own
+    ]
+    earlier.sort(key=itemgetter(0), reverse=True)
+    trials: dict[tuple[str, ...], LedgerRecord] = {}
+    for _, other in earlier:
+        trials.setdefault(trial(other), other)
+    if not trials:
         return None
-    common = set(record.node_names).intersection(*(other.node_names for other in earlier))
-    culprits = set(record.culprits).intersection(node for other in earlier for node in other.culprits)
+    before = tuple(trials.values())
+    own_nodes = set(record.node_names)
+    common = own_nodes.intersection(*(other.node_names for other in before))
+    culprits = set(record.culprits).intersection(node for other in before for node in other.culprits)
     return Recurrence(
-        nth=len(earlier) + 1,
-        span_s=now - (earlier[-1].ended or 0.0),
-        previous=tuple(other.display_id for other in earlier),
+        nth=len(before) + 1,
+        span_s=now - (before[-1].ended or 0.0),
+        previous=tuple(other.display_id for other in before),
         same_nodes=tuple(sorted(common)),
+        all_nodes=own_nodes.union(*(other.node_names for other in before)) == common,
         same_culprit=tuple(sorted(culprits)),
     )
+
+
+def trial(record: LedgerRecord) -> tuple[str, ...]:
+    """What was tried: an array as a whole, or one run of a job."""
+    group = record.array_job_id or record.het_job_id
+    return (group,) if group else (record.job_id, record.attempt)
 
 
 def outbreaks(
     history: Sequence[LedgerRecord],
     switch_of: Callable[[str], str | None] = lambda _: None,
     min_jobs: int = OUTBREAK_JOBS,
+    only: str | None = None,
 ) -> list[Outbreak]:
     """Failures that hit at least ``min_jobs`` different jobs within one hour, latest first.
 
     Tasks of one job array are one job here, and so are attempts of one job: one user's mistake is no outbreak.
     ``history`` holds healthy jobs of the same days too: they tell what is shared anyway. ``switch_of`` names the leaf
-    switch of a node, where topology is known.
+    switch of a node, where topology is known. ``only``: the one fingerprint that is asked for.
     """
     by_print: dict[str, list[LedgerRecord]] = {}
     for record in sorted(history, key=lambda r: r.ended or 0.0):
-        if record.fingerprint is not None and record.status != "completed":
+        if record.fingerprint is not None and record.status != "completed" and only in (None, record.fingerprint):
             by_print.setdefault(record.fingerprint, []).append(record)
     found = []
     for fingerprint, records in by_print.items():
@@ -126,12 +90,17 @@ def outbreaks(
                 cls=affected[-1].cls,
                 jobs=tuple(r.display_id for r in affected),
                 users=len({r.user for r in affected}),
-                first=affected[0].ended or 0.0,
-                last=affected[-1].ended or 0.0,
+                first=hit[0].ended or 0.0,
+                last=hit[-1].ended or 0.0,
                 shared=_shared(affected, history, switch_of),
             )
         )
     return sorted(found, key=lambda outbreak: outbreak.last, reverse=True)
+
+
+def jobs_in(records: Iterable[LedgerRecord]) -> int:
+    """Different jobs; an array is one."""
+    return len({_job(r) for r in records})
 
 
 def _job(record: LedgerRecord) -> tuple[str | None, str]:
@@ -139,21 +108,26 @@ def _job(record: LedgerRecord) -> tuple[str | None, str]:
 
 
 def _densest_hour(records: list[LedgerRecord]) -> list[LedgerRecord]:
-    """The window of one hour that holds the most different jobs. ``records`` are sorted by end."""
-    best: list[LedgerRecord] = []
-    best_jobs, low = 0, 0
-    for high in range(len(records)):
-        while (records[high].ended or 0.0) - (records[low].ended or 0.0) > OUTBREAK_S:
+    """The window of one hour that holds the most different jobs, the latest of several. ``records`` are sorted by
+    end."""
+    inside: Counter[tuple[str | None, str]] = Counter()
+    best_jobs, best, low = 0, (0, 0), 0
+    for high, record in enumerate(records):
+        inside[_job(record)] += 1
+        while (record.ended or 0.0) - (records[low].ended or 0.0) > OUTBREAK_S:
+            gone = _job(records[low])
+            inside[gone] -= 1
+            if not inside[gone]:
+                del inside[gone]
             low += 1
-        jobs = len({_job(r) for r in records[low : high + 1]})
-        if jobs >= best_jobs:
-            best, best_jobs = records[low : high + 1], jobs
-    return best
+        if len(inside) >= best_jobs:
+            best_jobs, best = len(inside), (low, high + 1)
+    return records[slice(*best)]
 
 
 def _shared(
     affected: list[LedgerRecord], history: Sequence[LedgerRecord], switch_of: Callable[[str], str | None]
-) -> tuple[tuple[str, str, int], ...]:
+) -> tuple[Shared, ...]:
     """What nearly all affected jobs have, and other jobs mostly have not."""
     keys = {r.key for r in affected}
     others = [r for r in history if r.key not in keys]
@@ -181,7 +155,7 @@ def _shared(
             elsewhere = sum(value in values(r) for r in others)
             usual = (elsewhere + 1) / (len(others) + 2)
             if binomial_tail(count, len(affected), usual) < _UNLIKELY:
-                shared.append((what, value, count))
+                shared.append(Shared(what, value, count))
     return tuple(shared)
 
 

@@ -175,7 +175,7 @@ def find_nested(top: JobDir, notes: list[str]) -> tuple[Path | None, JobDir | No
             child = open_listed(place.path / name, notes) if seen <= _MAX_NESTED else None
             if child is None:
                 continue
-            seen += len(child.listing.kinds)
+            seen += 1 + len(child.listing.kinds)
             if child.has_log_link or name in logs:
                 linked = child.linked_log()
                 log = linked if linked is not None and usable_log(linked) else None

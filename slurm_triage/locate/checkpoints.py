@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from slurm_triage.locate.trust import is_directory, list_or_empty, status, usable_directory
@@ -65,6 +67,17 @@ def own_checkpoints(job_dir: Path, names: list[str]) -> tuple[CheckpointDir, ...
     """
     runs = [name for name in names if not name.startswith(".")][:_MAX_RUNS]
     return tuple(c for run in runs for c in checkpoint_dirs(job_dir / run / "checkpoints"))
+
+
+def with_configured_checkpoints(files: JobFiles, config: Mapping[str, str]) -> JobFiles:
+    """The files with the checkpoints in the directory that the log names. A run with checkpointing keeps them in a
+    directory shared with later runs of the same model, outside its job directory; without it, that directory may be
+    another run's."""
+    on = config.get("enable_checkpointing", "").strip().lower() in {"true", "1", "yes"}
+    place = checkpoint_path(files, config.get("checkpoint_dir", "")) if on else None
+    found = checkpoint_dirs(place) if place is not None else ()
+    known = {c.path for c in files.checkpoints}
+    return replace(files, checkpoints=(*files.checkpoints, *(c for c in found if c.path not in known)))
 
 
 def _below_job_dir(files: JobFiles, relative: PurePosixPath) -> Path | None:

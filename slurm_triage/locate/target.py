@@ -182,7 +182,7 @@ def _of_directory(directory: JobDir, path: Path, job: Job | None) -> Found:
     job_id, outputs = _filed_under(path, path.name)
     found = Found(outputs, job_id, directory=directory)
     names = (n for suffix in LOG_SUFFIXES for n in with_compression(path.name + suffix))
-    beside = (p for p in (directory.linked_log(), *(path.with_name(n) for n in names)) if p is not None)
+    beside = (p for p in (directory.linked_log(), *(path.parent / n for n in names)) if p is not None)
     log = next((log for log in map(usable_log, beside) if log is not None), None)
     if job_id is not None and outputs == path.parent:
         listing = list_or_empty(outputs, found.notes, (job_id,))

@@ -43,7 +43,7 @@ def is_outputs_tree(path: Path) -> bool:
     path = path.resolve() if path.name in {"", ".."} else path.absolute()
     listing = _list(path)
     directory = JobDir(listing.path, listing)
-    siblings = (path.with_name(n) for suffix in LOG_SUFFIXES for n in with_compression(path.name + suffix))
+    siblings = (path.parent / n for suffix in LOG_SUFFIXES for n in with_compression(path.name + suffix))
     if is_job_dir(directory, path.name) or any(is_regular(s) for s in siblings):
         return False
     if listing.kinds.get(".artifacts") == "dir":

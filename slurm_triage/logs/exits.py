@@ -35,19 +35,37 @@ def exits_from(
     job_cancel_seq = min((c.seq for c in cancellations if c.kind == "JOB"), default=None)
     timed_out = any(f.captures.get("result") == "TIMEOUT" for f in by_kind.get("stage", ()))
     teardown_seq = min((f.seq for f in by_kind.get("teardown", ())), default=None)
+    asked_to_stop = bool(cancellations or timed_out or by_kind.get("teardown") or by_kind.get("sigterm"))
+    kill_wait = _by_kill_wait(records, teardown_seq)
     seen_bad = False
     result: list[ExitRecord] = []
     for record in records:
-        stopped = record.signal in STOP_SIGNALS or (
+        # torchrun had seen nobody fail before this worker, and was not told to stop: somebody stopped it alone.
+        alone = record.origin == "torchrun" and not (seen_bad or asked_to_stop)
+        stopped = (record.signal in STOP_SIGNALS and not alone) or (
             record.signal == 9
-            and record.origin == "srun"
-            and (seen_bad or timed_out or job_cancel_seq is not None or _after(record, teardown_seq))
+            and (
+                # Who swallows the SIGTERM of a cancelled job (JAX does) gets SIGKILL after Slurm's KillWait.
+                _after(record, job_cancel_seq)
+                or (kill_wait and seen_bad and _after(record, teardown_seq))
+                or (
+                    record.origin == "srun"
+                    and (seen_bad or timed_out or job_cancel_seq is not None or _after(record, teardown_seq))
+                )
+            )
         )
         victim = record.code != 0 and (stopped or (seen_bad and record.origin == "torchrun" and record.victim))
         first_bad = record.code != 0 and not victim and not seen_bad
         seen_bad = seen_bad or first_bad
         result.append(replace(record, victim=victim, first_bad=first_bad))
     return tuple(result)
+
+
+def _by_kill_wait(records: Sequence[ExitRecord], teardown_seq: int | None) -> bool:
+    """Whether the tasks that were stopped for another's failure swallowed SIGTERM: several end by SIGKILL after srun
+    began to stop the step, and none by SIGTERM. A single one may be the culprit whose end is printed late."""
+    killed = {r.rank for r in records if r.signal == 9 and _after(r, teardown_seq)}
+    return len(killed) > 1 and not any(r.signal in STOP_SIGNALS for r in records)
 
 
 def _after(record: ExitRecord, seq: int | None) -> bool:
@@ -57,9 +75,8 @@ def _after(record: ExitRecord, seq: int | None) -> bool:
 def _node_exit(fact: Match, ray: bool) -> ExitRecord:
     code = int(fact.captures.get("code", "0"))
     host = fact.captures.get("node") or None
-    return ExitRecord(
-        fact.rank, host, code, decode_signal(code, ray=ray), False, "node_exit", fact.first.text, fact.seq
-    )
+    signal = decode_signal(code, ray=ray)
+    return ExitRecord(fact.rank, host, code, signal, False, "node_exit", fact.first.text, fact.seq, place=fact.first)
 
 
 def _train_rc(fact: Match, ray: bool) -> ExitRecord:
@@ -109,6 +126,7 @@ def _torchrun(fact: Match) -> ExitRecord:
         f"worker of global rank {rank} failed first on its node: exitcode {code}",
         fact.seq,
         place=fact.first,
+        worker=int(rank) if rank else None,
     )
 
 

@@ -61,6 +61,28 @@ def fold_attempt(
     )
 
 
+def with_inherited(attempts: Sequence[AttemptFacts]) -> tuple[AttemptFacts, ...]:
+    """A start without a header of its own (a retry loop in the job script) has the one of its job, and the settings:
+    they are printed before the line that tells the starts apart."""
+    result: list[AttemptFacts] = []
+    for attempt in attempts:
+        if result and attempt.header == Header():
+            before = result[-1]
+            attempt = replace(
+                attempt,
+                header=before.header,
+                stage_limits_s=attempt.stage_limits_s or before.stage_limits_s,
+                config={**before.config, **attempt.config},
+                env={**before.env, **attempt.env},
+                launch_args=attempt.launch_args or before.launch_args,
+                launch_args_exact=attempt.launch_args_exact or (not attempt.launch_args and before.launch_args_exact),
+                rank_hosts={**before.rank_hosts, **attempt.rank_hosts},
+                procs_per_node=attempt.procs_per_node or before.procs_per_node,
+            )
+        result.append(attempt)
+    return tuple(result)
+
+
 def _by_kind(facts: Sequence[Match], kinds: Mapping[str, str | None]) -> dict[str, list[Match]]:
     result: dict[str, list[Match]] = {}
     for fact in facts:
@@ -89,11 +111,11 @@ def _with_uncounted(match: Match, uncounted: Mapping[str, int]) -> Match:
 def _merge_copies(matches: Sequence[Match]) -> list[Match]:
     """One match per rule and rank (and event, if training survived an earlier one): a Ray worker's file repeats what
     the driver's log shows already."""
-    merged: dict[tuple[str, int | None, int | None], Match] = {}
-    events = {(m.rule, m.rank, m.first.file) for m in matches}
+    merged: dict[tuple[str, int | None, int | None, int | None], Match] = {}
+    events = {(m.rule, m.rank, m.worker, m.first.file) for m in matches}
     single = len(events) == len(matches)
     for match in matches:
-        key = (match.rule, match.rank, None if single else match.step)
+        key = (match.rule, match.rank, match.worker, None if single else match.step)
         known = merged.get(key)
         if known is None:
             merged[key] = match

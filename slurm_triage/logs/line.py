@@ -31,10 +31,11 @@ _LEADING_CLOCK = re.compile(
     r"(?:\s(?:stdout|stderr) [FP])?\s"
 )
 #: Lines that repeat arguments, settings, commands or names: failure words in them mean nothing. Launcher: ``bash -x``
-#: traces, environment dumps, MaxText's configuration dump.
+#: traces, environment dumps, MaxText's configuration dump. Container runtimes log in pairs that begin with the time.
 _ECHO = re.compile(
-    r"^(?:\++ |Config param |(?:export |  export |declare -x )?[A-Za-z_][A-Za-z0-9_]*=|args: |Extracted env: |"
-    r"Updating keys from env and command line|Command line arguments: |Namespace\(|Script args: |\[ENV\] |"
+    r"^(?:\++ |Config param |(?!(?:time|ts|level)=)(?:export |  export |declare -x )?[A-Za-z_]\w*=|args: |"
+    r"Extracted env: |Updating keys from env and command line|Command line arguments: |Namespace\(|Script args: |"
+    r"\[ENV\] |"
     # Names of passed tests and what pytest captured of them, subjects of commits, names of errors (errno tables).
     r"(?:\[gw\d+\] )?(?:\S+\.py::\S.*)?\b(?:PASSED|XFAIL|XPASS|SKIPPED)\b|_{3,} .+ _{3,}$|"
     r"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) +[\w.]+:(?:test_[\w-]+|[\w-]+_test|conftest)\.py:\d+ |"

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from slurm_triage.logs.fold import fold_attempt
+from slurm_triage.logs.fold import fold_attempt, with_inherited
+from slurm_triage.logs.goes_on import EndOfFile, end_of_file
 from slurm_triage.logs.scan import FileScan
 from slurm_triage.logs.source import ByteSource, open_source
-from slurm_triage.logs.tails import rank_tails
+from slurm_triage.logs.tails import ABOUT_THE_END, rank_tails
 from slurm_triage.logs.tally import AttemptTally
+from slurm_triage.logs.telling import telling_lines
 from slurm_triage.logs.windows import WINDOW_BYTES, windows
-from slurm_triage.model.facts import LogFacts, RankTail, StepSeries
+from slurm_triage.model.facts import LogFacts, RankTail, StepSeries, TellingLine
 from slurm_triage.model.files import JobFiles, LogFile
-from slurm_triage.model.rule import RuleSet
+from slurm_triage.model.rule import HARMLESS, RuleSet
 from slurm_triage.rules.matcher import Matcher
+from slurm_triage.rules.select import body_verdict
 
 #: More than this share of control bytes (without those of terminals, and without the NULs that a lost write leaves) in
 #: the first 64 KiB: not a text log. Programs have 10 %, compressed or random data 8 %, logs none.
@@ -56,6 +59,8 @@ def read_logs(files: JobFiles, ruleset: RuleSet, matcher: Matcher, *, max_bytes:
         tallies: list[AttemptTally] = []
         series: list[StepSeries] = []
         tails: list[RankTail] = []
+        telling: list[TellingLine] = []
+        ends: dict[int, EndOfFile] = {}
         for file in read:
             # Attempts of other files are matched from the end: the last start is the one that all of them hold.
             place = len(file.scan.attempts) - (count - number)
@@ -66,10 +71,24 @@ def read_logs(files: JobFiles, ruleset: RuleSet, matcher: Matcher, *, max_bytes:
             tallies.append(_with_rank(tally, rank))
             series.extend(tally.steps.series(files.logs.index(file.log), ruleset.dialects, rank))
             if number == count - 1:
-                tails.extend(_tails(file, rank))
-        attempts.append(fold_attempt(number, tallies, ruleset, series, tails))
+                tails.extend(_tails(file, rank, ruleset, matcher))
+                place = files.logs.index(file.log)
+                telling.extend(telling_lines(file.scan, place, file.log, rank, ruleset.rules, matcher))
+                if telling or tally.matches:
+                    ends[place] = end_of_file(file.scan, ruleset.rules, matcher)
+        attempt = fold_attempt(number, tallies, ruleset, series, tails)
+        cut = number == count - 1 and _ends_mid_line(read[0].scan)
+        attempts.append(
+            replace(
+                attempt,
+                telling=tuple(telling),
+                usual_seq={f: e.usual_seq for f, e in ends.items()},
+                quiet_seq={f: e.quiet_seq for f, e in ends.items()},
+                ends_mid_line=cut,
+            )
+        )
     return LogFacts(
-        attempts=tuple(attempts),
+        attempts=with_inherited(attempts),
         bytes_scanned=sum(r.scan.bytes_scanned for r in read),
         size_bytes=sum(r.size_bytes for r in read),
         truncated=truncated,
@@ -83,6 +102,8 @@ def _notes(read: Sequence[_ReadFile]) -> tuple[str, ...]:
     notes = [f"{r.log.path}: {r.damaged}" for r in read if r.damaged]
     if not any(r.scan.bytes_scanned for r in read):
         notes.append("The log is empty: the job printed nothing, or its output went elsewhere.")
+    elif not any((r.scan.head + r.scan.tail).strip(b"\0") for r in read):
+        notes.append("The log holds nothing but NUL bytes: what was written to it is lost (a crash, or truncation).")
     notes.extend(f"{r.log.path} is mostly binary data: is it a log?" for r in read if _is_binary(r.scan))
     return tuple(notes)
 
@@ -132,8 +153,27 @@ def _with_rank(tally: AttemptTally, rank: int | None) -> AttemptTally:
     return tally
 
 
-def _tails(file: _ReadFile, rank: int | None) -> Sequence[RankTail]:
-    return rank_tails(file.scan.tail, file.scan.bytes_scanned, file.scan.labels, rank, file.scan.clock)
+def _tails(file: _ReadFile, rank: int | None, ruleset: RuleSet, matcher: Matcher) -> Sequence[RankTail]:
+    scan, kinds = file.scan, ruleset.fact_kinds
+    stopped: dict[int | None, int] = {}
+    for fact in scan.attempt.facts:
+        if fact.rank is not None and kinds.get(fact.rule) in {"teardown", "cleanup"}:
+            stopped.setdefault(fact.rank, fact.first.offset)
+
+    last_step = scan.attempt.steps.last_seq - scan.attempts[0].start_seq
+
+    def is_noise(raw: bytes, body: str) -> bool:
+        rules = [ruleset.rules[index] for index in set(matcher.scan(raw).rules)]
+        empty = [rule for rule in rules if rule.cls == HARMLESS or rule.fact in ABOUT_THE_END]
+        return any(body_verdict(rule, body) is not None for rule in empty)
+
+    return rank_tails(scan.tail, scan.bytes_scanned, scan.labels, rank, scan.clock, is_noise, stopped, last_step)
+
+
+def _ends_mid_line(scan: FileScan) -> bool:
+    """A progress bar, which ends in a carriage return or begins with one, never ends its line."""
+    last = scan.tail[scan.tail.rfind(b"\n") + 1 :]
+    return bool(last.strip()) and b"\r" not in last
 
 
 def _is_binary(scan: FileScan) -> bool:

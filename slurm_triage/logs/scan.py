@@ -11,7 +11,7 @@ from slurm_triage.logs.line import MAX_BODY_BYTES, NO_LABELS, LabelFormat, Line,
 from slurm_triage.logs.step_lines import FoundStep, StepCursor, StepFinder
 from slurm_triage.logs.tally import MAX_TEXT_CHARS, AttemptTally
 from slurm_triage.logs.windows import Window
-from slurm_triage.logs.wrapped import cut_lines
+from slurm_triage.logs.wrapped import cut_lines, has_long_line
 from slurm_triage.model.facts import Match, Place
 from slurm_triage.model.rule import FACT, HARMLESS, Rule, RuleSet
 from slurm_triage.rules.matcher import Hits, Matcher
@@ -75,10 +75,17 @@ class FileScan:
         self.head: bytes = b""
         self.bytes_scanned = 0
         self.control_bytes = 0
+        self.quoted_until = 0
+        """Offset behind which nothing is quoted by the launcher any more."""
 
     @property
     def labels(self) -> LabelFormat:
         return self._labels or NO_LABELS
+
+    @property
+    def lines(self) -> int | None:
+        """Number of the line behind the last newline read, from 1; None where lines were not counted."""
+        return self._line_base if self.bytes_scanned < COUNT_LINES_BYTES else None
 
     @property
     def attempt(self) -> AttemptTally:
@@ -90,8 +97,7 @@ class FileScan:
         if self._labels is None:
             self.head = bytes(data[: min(end, 64 << 10)])
             self._labels = detect(bytes(data[: min(end, 256 << 10)]))
-        with memoryview(data) as view:
-            hits = self._matcher.scan(view[:end])
+        hits = self._matcher.scan(data, end)
         steps = self._finder.find(data, emit_to, hits.dialects, self.labels) if hits.dialects else []
         taken = 0
         counted_to, lines_before, counting = 0, 0, window.base < COUNT_LINES_BYTES
@@ -134,10 +140,10 @@ class FileScan:
                     previous = start
         for rule, count in hits.unlisted.items():
             self._only_count(rule, count)
-        joined = dict(cut_lines(data, end, self.labels)) if hits.has_long_line else {}
+        joined = dict(cut_lines(data, end, self.labels)) if has_long_line(data, end, self.labels) else {}
         for start, raw in joined.items():
             if start < emit_to:
-                more = self._matcher.scan(memoryview(raw))
+                more = self._matcher.scan(raw)
                 rules = by_line.setdefault(start, [])
                 rules.extend(r for r in more.rules if r not in rules)
         for start in sorted(by_line):
@@ -153,7 +159,7 @@ class FileScan:
         if self._quoted or any(rule not in self._plain_harmless for rule in spot.rules):
             return False
         rank, _ = self.labels.split(spot.raw[:16])
-        tallies = [self.attempt.matches.get((self._rules[rule].id, rank)) for rule in spot.rules]
+        tallies = [self.attempt.matches.get((self._rules[rule].id, rank, None)) for rule in spot.rules]
         if any(tally is None or tally.count < FAMILIAR_COUNT for tally in tallies):
             return False
         for tally in tallies:
@@ -171,6 +177,9 @@ class FileScan:
         """Store the step lines before an offset; returns how many are stored by now."""
         while taken < len(steps) and steps[taken].offset <= before:
             step = steps[taken]
+            taken += 1
+            if self._quoted:
+                continue
             self._step_boundary(step, base + step.offset)
             self._cursor.take(step)
             seq = self._seq_base + base + step.offset
@@ -178,7 +187,6 @@ class FileScan:
             if step.time is not None:
                 self._last_rank_time[step.rank] = step.time
                 self.attempt.saw_time(step.time)
-            taken += 1
         return taken
 
     def _step_boundary(self, step: FoundStep, offset: int) -> None:
@@ -208,7 +216,7 @@ class FileScan:
     def _take_text(
         self, spot: _Spot, line: Line, shift: int, data: bytearray, end: int, base: int, line_number: int | None
     ) -> None:
-        moment = self.clock.read(line.text)
+        moment = None if self._quoted else self.clock.read(line.text)
         self.attempt.saw_time(moment)
         if moment is not None:
             self._last_rank_time[line.rank] = moment
@@ -243,6 +251,7 @@ class FileScan:
                 captures=captures,
                 block=block,
                 body=line.body[:MAX_TEXT_CHARS],
+                worker=self._worker(rule, line),
             )
             if rule.cls == FACT:
                 self._fact(rule, match, line)
@@ -252,9 +261,14 @@ class FileScan:
     def _block(self, rule: Rule, line: Line, spot: _Spot, data: bytearray, end: int) -> tuple[str, ...]:
         if not rule.block_lines:
             return ()
-        if rule.fact is None and not self.attempt.is_new_event(rule.id, line.rank, self._cursor.before(line.rank)):
+        key = (rule.id, line.rank, self._worker(rule, line))
+        if rule.fact is None and not self.attempt.is_new_event(*key, self._cursor.before(line.rank)):
             return ()
-        return tuple(following(data, spot.end, end, line.rank, self.labels, rule.block_lines))
+        return tuple(following(data, spot.end, end, line, self.labels, rule.block_lines))
+
+    def _worker(self, rule: Rule, line: Line) -> int | None:
+        """Behind one label several workers may fail, each in its own way. Harmless lines are only counted."""
+        return line.inner_rank if self.labels.width is not None and rule.cls != HARMLESS else None
 
     def _fact(self, rule: Rule, match: Match, line: Line) -> None:
         """Facts that change the state of the scan, or would be too many to keep, are dealt with here."""
@@ -265,9 +279,13 @@ class FileScan:
             self._quoted = True
         elif kind == "quoted_end":
             self._quoted = False
+            self.quoted_until = match.first.offset
         elif kind == "header":
             self._header(match, line)
         elif kind == "config":
+            if self._cursor.has(line.rank):
+                # Settings are printed before the first step; what looks like one later is text of the program.
+                return
             if attempt.config_rank is None or line.rank is None or line.rank <= attempt.config_rank:
                 if line.rank is not None and attempt.config_rank is not None and line.rank < attempt.config_rank:
                     attempt.config.clear()
@@ -331,9 +349,10 @@ def _segments(raw: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 def following(
-    data: bytearray, position: int, end: int, rank: int | None, labels: LabelFormat, max_lines: int
+    data: bytearray, position: int, end: int, first: Line, labels: LabelFormat, max_lines: int
 ) -> Iterator[str]:
-    """Bodies of the lines of the same rank after ``position`` (the end of a line), other ranks' lines left out."""
+    """Bodies of the lines of the same rank after ``position`` (the end of the line ``first``), other ranks' lines left
+    out. Behind one label several workers may speak, each line with its own rank inside."""
     stop = min(end, position + _MAX_BLOCK_BYTES)
     position += 1
     given = 0
@@ -341,7 +360,9 @@ def following(
         newline = data.find(b"\n", position, stop)
         line_end = newline if newline >= 0 else stop
         raw = bytes(data[position : min(line_end, position + MAX_BODY_BYTES)])
-        if labels.width is None or labels.split(raw)[0] == rank:
-            yield parse(raw, labels).body
-            given += 1
+        if labels.width is None or labels.split(raw)[0] == first.rank:
+            line = parse(raw, labels)
+            if first.inner_rank is None or line.inner_rank == first.inner_rank:
+                yield line.body
+                given += 1
         position = line_end + 1

@@ -11,16 +11,20 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from slurm_triage.logs.line import LabelFormat, parse
 from slurm_triage.logs.steps import NO_LOSS, Values
 from slurm_triage.model.rule import StepDialect
+from slurm_triage.rules.database import Search, literal
 
 #: Lines parsed one by one before only the reference rank is followed: 20 ms; a small job is read completely.
 FULL_PARSE_LINES = 5_000
 #: How far before the literal the rank's label may stand (absl and Ray prefixes lie between).
 _MAX_PREFIX_BYTES = 400
-#: Literals looked at from the end of a window to find each rank's last step: several times the ranks of large jobs.
+#: Pieces, from the end of a window, in which each rank's last step is looked for.
+_LAST_STEPS_BYTES = 512 << 10
+#: Step lines looked at for that: several times the ranks of large jobs.
 _MAX_LAST_LOOKS = 8_192
 #: Step lines after which the log's dialects are taken as known.
 _SETTLED_LINES = 2_000
@@ -29,9 +33,10 @@ _MAX_MISSES = 2_000
 _NAN = float("nan")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FoundStep:
-    """A step line. ``offset`` is that of its numbers in the window; ``full``: the rank is not merely sampled."""
+    """A step line. ``offset`` is that of its numbers in the window; ``full``: the rank is not merely sampled. Not
+    frozen: that made it three times as slow to make, thousands of times."""
 
     offset: int
     dialect: int
@@ -161,6 +166,7 @@ class StepFinder:
         self._lowest: dict[int, int] = {}
         self._prefix_ranks: dict[bytes, int | None] = {}
         self._epochs: dict[tuple[int, int | None], _EpochCount] = {}
+        self._searches: dict[bytes, Search] = {}
 
     def find(self, data: bytearray, emit_to: int, present: frozenset[int], labels: LabelFormat) -> list[FoundStep]:
         """Step lines that begin in ``data[:emit_to]``, by offset. ``present``: dialects whose literal occurs."""
@@ -170,61 +176,85 @@ class StepFinder:
             if dialect.is_foreign or (self._parsed >= _SETTLED_LINES and not dialect.has_hits):
                 # One framework per run: once its lines are known, others' words are looked at no more.
                 continue
-            if self._parsed >= FULL_PARSE_LINES and index in self._lowest and labels.width is not None:
-                found.extend(self._sampled(dialect, data, emit_to, labels))
-            else:
-                found.extend(self._all(dialect, data, emit_to, labels))
+            found.extend(self._of(dialect, data, emit_to, labels))
         found.sort(key=lambda step: step.offset)
         return found
 
-    def _all(self, dialect: _Compiled, data: bytearray, emit_to: int, labels: LabelFormat) -> Iterator[FoundStep]:
-        for match in dialect.matches(data, 0, emit_to):
-            step = self._step(dialect, match, data, labels, full=True)
-            if step is None:
-                continue
-            self._parsed += 1
-            if step.rank is not None:
-                self._lowest[dialect.index] = min(step.rank, self._lowest.get(dialect.index, step.rank))
-            yield step
+    def _of(self, dialect: _Compiled, data: bytearray, emit_to: int, labels: LabelFormat) -> Iterator[FoundStep]:
+        start = 0
+        if not self._samples(dialect, labels):
+            for match in dialect.matches(data, 0, emit_to):
+                step = self._step(dialect, match, data, labels, full=True)
+                if step is None:
+                    continue
+                self._parsed += 1
+                if step.rank is not None:
+                    self._lowest[dialect.index] = min(step.rank, self._lowest.get(dialect.index, step.rank))
+                yield step
+                if self._samples(dialect, labels):
+                    start = match.end()
+                    break
+            else:
+                return
+        yield from self._sampled(dialect, data, start, emit_to, labels)
 
-    def _sampled(self, dialect: _Compiled, data: bytearray, emit_to: int, labels: LabelFormat) -> Iterator[FoundStep]:
-        """All steps of the reference rank, and each other rank's last step in the window."""
+    def _samples(self, dialect: _Compiled, labels: LabelFormat) -> bool:
+        return self._parsed >= FULL_PARSE_LINES and dialect.index in self._lowest and labels.width is not None
+
+    def _sampled(
+        self, dialect: _Compiled, data: bytearray, begin: int, emit_to: int, labels: LabelFormat
+    ) -> Iterator[FoundStep]:
+        """From ``begin`` on, all steps of the reference rank, and each other rank's last one in the window."""
         reference = self._lowest[dialect.index]
-        for start, stop in self._lines_of(reference, dialect, data, emit_to, labels):
+        for start, stop in self._lines_of(reference, dialect, data, begin, emit_to, labels):
             for match in dialect.matches(data, start, stop):
                 step = self._step(dialect, match, data, labels, full=True)
                 if step is not None:
                     yield step
-        seen = {reference}
-        position = emit_to
-        for _ in range(min(_MAX_LAST_LOOKS, 8 * (labels.ntasks or 1024))):
-            position = data.rfind(dialect.literal, 0, position)
-            if position < 0 or len(seen) == labels.ntasks:
+        seen: set[int | None] = {reference}
+        looks = min(_MAX_LAST_LOOKS, 8 * (labels.ntasks or 1024))
+        for position in islice(self._backwards(dialect, data, begin, emit_to), looks):
+            if len(seen) == labels.ntasks:
                 break
+            if self._prefix_ranks.get(_prefix(data, position), -1) in seen:
+                continue
             last = next(dialect.matches(data, position, emit_to), None)
             step = self._step(dialect, last, data, labels, full=False) if last is not None else None
             if step is not None and step.rank is not None and step.rank not in seen:
                 seen.add(step.rank)
                 yield step
 
+    def _backwards(self, dialect: _Compiled, data: bytearray, begin: int, emit_to: int) -> Iterator[int]:
+        """Offsets of the literal in ``data[begin:emit_to]``, from the last one on."""
+        stop = emit_to
+        while stop > begin:
+            start = max(begin, stop - _LAST_STEPS_BYTES)
+            overlap = min(emit_to, stop + len(dialect.literal) - 1)
+            for end in reversed(self._search(dialect.literal).ends(data, start, overlap)):
+                yield end - len(dialect.literal)
+            stop = start
+
     def _lines_of(
-        self, rank: int, dialect: _Compiled, data: bytearray, emit_to: int, labels: LabelFormat
+        self, rank: int, dialect: _Compiled, data: bytearray, begin: int, emit_to: int, labels: LabelFormat
     ) -> Iterator[tuple[int, int]]:
         """(start of the literal, end of the line) of every line of one rank that holds the literal."""
         label = f"{rank:>{labels.width}}: ".encode()
         plain = label in self._prefix_ranks
-        needle = b"\n" + label + dialect.literal if plain else dialect.literal
-        position = 0
-        while True:
-            position = data.find(needle, position, emit_to)
-            if position < 0:
-                return
-            start = position + len(needle) - len(dialect.literal)
+        line_end = 0
+        for end in self._search(label + dialect.literal if plain else dialect.literal).ends(data, begin, emit_to):
+            start = end - len(dialect.literal)
+            line_start = data.rfind(b"\n", max(0, start - _MAX_PREFIX_BYTES), start) + 1
+            if start < line_end or not data.startswith(label, line_start):
+                continue
             line_end = data.find(b"\n", start, emit_to)
             line_end = emit_to if line_end < 0 else line_end
-            if plain or data.startswith(label, data.rfind(b"\n", max(0, start - _MAX_PREFIX_BYTES), start) + 1):
-                yield start, line_end
-            position = line_end
+            yield start, line_end
+
+    def _search(self, literal_text: bytes) -> Search:
+        search = self._searches.get(literal_text)
+        if search is None:
+            search = self._searches[literal_text] = Search(literal(literal_text))
+        return search
 
     def _step(
         self, dialect: _Compiled, match: re.Match[bytes], data: bytearray, labels: LabelFormat, *, full: bool
@@ -233,8 +263,7 @@ class StepFinder:
         if values is None:
             return None
         start = match.start()
-        line_start = data.rfind(b"\n", max(0, start - 4096), start) + 1
-        prefix = bytes(data[max(line_start, start - _MAX_PREFIX_BYTES) : start])
+        prefix = _prefix(data, start)
         if prefix in self._prefix_ranks:
             rank = self._prefix_ranks[prefix]
             return FoundStep(start, dialect.index, rank, None, self._counted_up(dialect, match, rank, values), full)
@@ -253,6 +282,12 @@ class StepFinder:
             return values
         step = self._epochs.setdefault((dialect.index, rank), _EpochCount()).continued(epoch, values[0])
         return (step, *values[1:4], -1)
+
+
+def _prefix(data: bytearray, start: int) -> bytes:
+    """What stands before an offset in its line."""
+    reach = max(0, start - _MAX_PREFIX_BYTES)
+    return bytes(data[max(reach, data.rfind(b"\n", reach, start) + 1) : start])
 
 
 class StepCursor:

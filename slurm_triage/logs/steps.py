@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
+from slurm_triage.logs.plausible_steps import implausible
 from slurm_triage.model.facts import Step, StepSeries
 from slurm_triage.model.rule import StepDialect
 
@@ -71,6 +72,11 @@ class StepBook:
 
     def __bool__(self) -> bool:
         return bool(self._stores)
+
+    @property
+    def last_seq(self) -> int:
+        """Where the last step of any rank stands; -1 before the first."""
+        return max((store.seq[-1] for store in self._stores.values() if store.seq), default=-1)
 
     def last_step(self, dialect: int, rank: int | None) -> int | None:
         store = self._stores.get((dialect, rank))
@@ -142,9 +148,11 @@ def _known(value: float) -> float | None:
 def _steps(store: _Store) -> tuple[Step, ...]:
     """One entry per step: of several processes that print the same step, the slowest counts."""
     by_step: dict[int, Step] = {}
-    for step, seconds, rate, loss, time, seq in zip(
-        store.step, store.seconds, store.rate, store.loss, store.time, store.seq, strict=True
-    ):
+    wrong = frozenset[int]() if store.sparse else implausible(store.step, store.seconds, store.time)
+    columns = zip(store.step, store.seconds, store.rate, store.loss, store.time, store.seq, strict=True)
+    for index, (step, seconds, rate, loss, time, seq) in enumerate(columns):
+        if index in wrong:
+            continue
         known = by_step.get(step)
         if known is not None and known.seconds is not None and not seconds > known.seconds:
             continue

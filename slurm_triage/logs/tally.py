@@ -18,6 +18,9 @@ MAX_MATCHES = 50_000
 NEW_EVENT_STEPS = 3
 #: Such events kept per attempt; a loop that logs its exceptions has one per step.
 MAX_EARLIER = 1_000
+#: A clock that jumps further ahead is another's: a program that prints a date of its build, a machine set right after
+#: its start. No job is silent for as long as that.
+_LONGEST_SILENCE_S = 30 * 86_400.0
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class Tally:
             captures=first.captures,
             block=first.block,
             body=first.body,
+            worker=first.worker,
         )
 
 
@@ -57,7 +61,7 @@ class AttemptTally:
 
     start_seq: int
     header: dict[str, str] = field(default_factory=dict)
-    matches: dict[tuple[str, int | None], Tally] = field(default_factory=dict)
+    matches: dict[tuple[str, int | None, int | None], Tally] = field(default_factory=dict)
     earlier: list[Tally] = field(default_factory=list)
     """Events that training survived, of rules that came again later."""
     uncounted: dict[str, int] = field(default_factory=dict)
@@ -83,14 +87,14 @@ class AttemptTally:
     def saw_time(self, moment: float | None) -> None:
         if moment is None:
             return
-        if self.first_time is None:
+        if self.first_time is None or (self.last_time is not None and moment > self.last_time + _LONGEST_SILENCE_S):
             self.first_time = moment
         if self.last_time is None or moment > self.last_time:
             self.last_time = moment
 
-    def is_new_event(self, rule_id: str, rank: int | None, step: int | None) -> bool:
+    def is_new_event(self, rule_id: str, rank: int | None, worker: int | None, step: int | None) -> bool:
         """Whether a message of several lines is to be kept as an event of its own."""
-        tally = self.matches.get((rule_id, rank))
+        tally = self.matches.get((rule_id, rank, worker))
         if tally is None:
             return True
         if step is None or len(self.earlier) >= MAX_EARLIER:
@@ -98,9 +102,9 @@ class AttemptTally:
         return step - (tally.last_step if tally.last_step is not None else -1) >= NEW_EVENT_STEPS
 
     def count(self, match: Match) -> None:
-        key = (match.rule, match.rank)
+        key = (match.rule, match.rank, match.worker)
         tally = self.matches.get(key)
-        if tally is not None and match.block and self.is_new_event(match.rule, match.rank, match.step):
+        if tally is not None and match.block and self.is_new_event(*key, match.step):
             self.earlier.append(tally)
             self.matches[key] = Tally(match, 1, match.first, match.seq, match.time, match.step)
         elif tally is not None:

@@ -6,11 +6,23 @@ Measured on Slurm 22.05: a piece has exactly 1024 payload bytes, its continuatio
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from slurm_triage.logs.line import LabelFormat
+from slurm_triage.rules.database import Search
 
 PIECE_BYTES = 1024
 _MAX_PIECES = 64
+
+
+def has_long_line(data: bytearray, end: int, labels: LabelFormat) -> bool:
+    """Whether it is worth while to look for cut lines."""
+    return labels.width is not None and bool(_long_line().ends(data, 0, end))
+
+
+@cache
+def _long_line() -> Search:
+    return Search(b"[^\\n]{%d}" % PIECE_BYTES, once=True)
 
 
 def cut_lines(data: bytearray, end: int, labels: LabelFormat) -> Iterator[tuple[int, bytes]]:

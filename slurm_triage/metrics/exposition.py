@@ -32,9 +32,13 @@ def exposition(samples: Iterable[Sample]) -> bytes:
     lines: list[str] = []
     for name, found in by_name.items():
         if found:
-            lines += [f"# HELP {PREFIX}{name} {CATALOG[name]}", f"# TYPE {PREFIX}{name} gauge"]
+            lines += [f"# HELP {PREFIX}{name} {CATALOG[name]}", f"# TYPE {PREFIX}{name} {_kind(name)}"]
             lines += [f"{PREFIX}{name}{_labels(sample.labels)} {_number(sample.value)}" for sample in found]
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+
+
+def _kind(name: str) -> str:
+    return "counter" if name.endswith("_total") else "gauge"
 
 
 def _labels(labels: Mapping[str, str]) -> str:

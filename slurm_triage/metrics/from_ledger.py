@@ -10,6 +10,8 @@ from slurm_triage.errors import LedgerError
 from slurm_triage.ledger.frame import Frame, frames
 from slurm_triage.ledger.query import Filter, select
 from slurm_triage.ledger.read import ReadCounts, load
+from slurm_triage.ledger.record import LedgerRecord
+from slurm_triage.ledger.recurrence import OUTBREAK_S, outbreaks
 from slurm_triage.ledger.segment import QUARANTINE, Segment, segments, writer_dirs
 from slurm_triage.metrics.exposition import Sample
 
@@ -23,7 +25,9 @@ MAX_CLUSTERS = 32
 NONE, OTHER = "none", "other"
 
 
-def ledger_samples(roots: Sequence[Path], since: float, clusters: Sequence[str] = ()) -> list[Sample]:
+def ledger_samples(
+    roots: Sequence[Path], since: float, clusters: Sequence[str] = (), *, now: float = 0.0
+) -> list[Sample]:
     """All metrics of the ledgers. An attempt belongs to the window if it ended, or is still there, after ``since``
     (seconds since the epoch). A ledger that cannot be read gives ``ledger_readable`` 0 and nothing else."""
     try:
@@ -35,20 +39,21 @@ def ledger_samples(roots: Sequence[Path], since: float, clusters: Sequence[str] 
         found = [
             sample
             for cluster, paths in sorted(directories.items())[:MAX_CLUSTERS]
-            for sample in (*_window(roots, cluster, since), *_store(cluster, paths))
+            for sample in (*_window(roots, cluster, since, now), *_store(cluster, paths))
         ]
     except (LedgerError, OSError):
         return [Sample("ledger_readable", 0, {})]
     return [Sample("ledger_readable", 1 if roots else 0, {}), *found]
 
 
-def _window(roots: Sequence[Path], cluster: str, since: float) -> Iterator[Sample]:
+def _window(roots: Sequence[Path], cluster: str, since: float, now: float) -> Iterator[Sample]:
     counts = ReadCounts()
     jobs: Counter[tuple[str, str, str]] = Counter()
     seconds: Counter[str] = Counter()
     lost: Counter[str] = Counter()
     rules: Counter[str] = Counter()
     provisional = 0
+    latest: list[LedgerRecord] = []
     for record in select(roots, Filter(since=since), (cluster,), counts):
         cls = record.cls or NONE
         jobs[(record.status, cls, record.domain or NONE)] += 1
@@ -58,6 +63,8 @@ def _window(roots: Sequence[Path], cluster: str, since: float) -> Iterator[Sampl
         provisional += record.provisional
         if record.rule is not None:
             rules[record.rule] += 1
+        if (record.ended or 0.0) >= now - OUTBREAK_S:
+            latest.append(record)
     by_class: Counter[str] = Counter()
     for (_, cls, _), count in jobs.items():
         by_class[cls] += count
@@ -72,6 +79,10 @@ def _window(roots: Sequence[Path], cluster: str, since: float) -> Iterator[Sampl
         yield from _labelled(name, cluster, "class", _bounded(values, kept))
     often = {rule for rule, _ in rules.most_common(MAX_RULES)}
     yield from _labelled("rule_jobs", cluster, "rule", _bounded(rules, often))
+    hit: Counter[str] = Counter()
+    for outbreak in outbreaks(latest):
+        hit[outbreak.cls or NONE] += len(outbreak.jobs)
+    yield from _labelled("outbreak_jobs", cluster, "class", _bounded(hit, kept))
     yield Sample("provisional_jobs", provisional, {"cluster": cluster})
     yield Sample("ledger_damaged_places", counts.damaged, {"cluster": cluster})
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from slurm_triage.model.facts import ExitRecord, Match
+from slurm_triage.model.facts import ExitRecord, Match, TellingLine
 from slurm_triage.model.rule import Role
 
 Status = Literal["completed", "failed", "cancelled", "running", "hanging", "unknown"]
@@ -32,6 +32,8 @@ class Finding:
     match: Match | None = None
     why: str | None = None
     """Why it has this role, one sentence (for ``explain``)."""
+    guess: bool = False
+    """The class is only the usual reason for what the line shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +104,5 @@ class Diagnosis:
     notes: tuple[str, ...]
     chain: tuple[str, ...] = ()
     """The causal chain, first event first, one sentence each."""
+    telling: tuple[TellingLine, ...] = ()
+    """Lines that no rule knows, where the verdict explains little."""

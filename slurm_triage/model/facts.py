@@ -46,6 +46,8 @@ class Match:
     """The lines of the same rank that follow the first match (as many as the rule asks for), without prefixes."""
     body: str = ""
     """The first match's line without clock and rank prefixes, to compare with lines of a block."""
+    worker: int | None = None
+    """The global rank that the line itself names behind its label: torchrun runs several workers in one task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class ExitRecord:
     first_bad: bool = False
     """True for the first exit in the log that is neither 0 nor a victim's."""
     place: Place | None = None
+    worker: int | None = None
+    """Global rank of the worker that torchrun blames, where ``rank`` counts tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +169,26 @@ class StepSeries:
 
 @dataclass(frozen=True, slots=True)
 class RankTail:
-    """The last words of one rank."""
+    """The last words of one rank. ``time``: of the last line that carries its label; ``said_at``: of the words."""
 
     rank: int | None
     text: str
     seq: int
     time: float | None
+    said_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TellingLine:
+    """A line that looks like trouble although no rule knows it. ``score``: how much, compared with others.
+    ``body``: the line without clock and rank."""
+
+    place: Place
+    rank: int | None
+    node: str | None
+    seq: int
+    score: int
+    body: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +216,13 @@ class AttemptFacts:
     rank_hosts: Mapping[int, str] = field(default_factory=dict)
     procs_per_node: int | None = None
     tails: tuple[RankTail, ...] = ()
+    telling: tuple[TellingLine, ...] = ()
+    usual_seq: Mapping[int, int] = field(default_factory=dict)
+    """Per file the place from which on, as far as its last lines tell, the log goes on as usual; -1 if it does not."""
+    quiet_seq: Mapping[int, int] = field(default_factory=dict)
+    """Per file the place from which on hardly an ordinary line follows."""
+    ends_mid_line: bool = False
+    """The job's log stops in the middle of a line: its writer was killed at that moment, or the file was cut."""
     start_time: float | None = None
     end_time: float | None = None
     """Wall clock of the first and last line that carried one."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from slurm_triage.model.diagnosis import Diagnosis
 from slurm_triage.model.facts import LogFacts, Stage
 from slurm_triage.model.files import JobFiles
+from slurm_triage.model.history import History
 from slurm_triage.model.job import Job, Launcher
 from slurm_triage.model.progress import Cost, Progress, Throughput
 
@@ -62,3 +63,5 @@ class Report:
     log_path: str = ""
     now: float | None = None
     evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    history: History | None = None
+    """None: nobody looked."""

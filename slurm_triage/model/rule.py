@@ -21,7 +21,11 @@ class Rule:
     ``patterns`` are in hyperscan's dialect and are matched within one line. ``verify``, ``unless`` and ``extract`` are
     Python regular expressions applied to the body of a matched line (label, ANSI and Ray prefix removed): one
     ``verify`` must match if there is any, no ``unless`` may, and the named groups of ``extract`` become captures.
-    ``role`` says what the text usually is: the initiating event (root) or something that follows from one.
+    ``role`` says what the text usually is: the initiating event (root) or something that follows from one. ``guess``:
+    the text only shows how it ended, and the class is the usual reason for that. ``prompt``: it is printed the moment
+    the fault happens, not after a time-out, so that a silence which follows is the fault's doing. ``last_resort`` and
+    ``frames`` are not searched in the log: the first in lines that look like trouble when nothing else explains the
+    end, the second in the stack of an exception.
     """
 
     id: str
@@ -45,6 +49,12 @@ class Rule:
     block_lines: int = 0
     on_echo: bool = False
     priority: int = 0
+    guess: bool = False
+    prompt: bool = False
+    last_resort: tuple[str, ...] = ()
+    strong: bool = False
+    vague: bool = False
+    frames: tuple[str, ...] = ()
     subsumes: tuple[str, ...] = ()
     note: str | None = None
     references: tuple[str, ...] = ()

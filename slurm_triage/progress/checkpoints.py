@@ -57,7 +57,7 @@ def last_checkpoint(
     return LastCheckpoint(max(begun, default=None), False if begun else None, known=bool(begun))
 
 
-def steps_of(matches: Iterable[Match]) -> set[int]:
+def steps_of(matches: Iterable[Match], name: str = "step") -> set[int]:
     """The step numbers that these lines name."""
-    texts = (m.captures.get("step", "") for m in matches)
+    texts = (m.captures.get(name, "") for m in matches)
     return {int(t) for t in texts if t.isdigit()}

@@ -53,6 +53,8 @@ def project(
     first = min((r.first for r in ranks), default=None)
     last = max((r.last for r in ranks), default=None)
     total = plan.total_steps
+    if total is None and last is not None and last + 1 in steps_of(facts.get("announced_steps", ()), "steps"):
+        total = last + 1
     start, restored_from = _start(facts, first, steps)
 
     times = step_times(steps)

@@ -19,6 +19,8 @@ _CLOCK_SLACK_S = 120.0
 _FIRST_DATED_S = 31_536_000.0
 #: Clocks without a year get one by guessing; what spans nearly a year was guessed wrong.
 _LONGEST_LOG_S = 300 * 86_400.0
+#: The present belongs to a log's job only if the log is not older than any job can be.
+_LONGEST_JOB_S = 60 * 86_400.0
 #: Sum of steps may exceed the wall time by rounding; beyond that the two do not belong together.
 _ROUNDING_S, _ROUNDING_SHARE = 5.0, 0.02
 
@@ -95,7 +97,7 @@ def _wall(
     if walls:
         return max(walls), False
     begin, finish = attempt.start_time, attempt.end_time
-    if begin is not None and begin >= _FIRST_DATED_S and end is not None and end >= begin:
+    if begin is not None and begin >= _FIRST_DATED_S and end is not None and begin <= end < begin + _LONGEST_JOB_S:
         finish = end
     if begin is None or finish is None or not begin < finish < begin + _LONGEST_LOG_S:
         return None, False
@@ -116,15 +118,18 @@ def _silence(
 ) -> tuple[float | None, SilenceBasis | None]:
     if steps.last is not None and end is not None:
         return max(0.0, end - steps.last), "clock"
-    measured = None
-    if steps.last is not None and attempt.end_time is not None:
-        # Steps with a time of day only and other lines with a date are years apart: not comparable.
-        since = attempt.end_time - steps.last
-        measured = since if 0 < since < _LONGEST_LOG_S else None
     busy_s = steps.last - steps.begin if steps.last is not None and steps.begin is not None else None
     if busy_s is None and steps.complete:
         busy_s = steps.sum_s
-    derived = None if wall_s is None or busy_s is None else max(0.0, wall_s - allowance_s - busy_s)
+    idle_s = None if wall_s is None or busy_s is None else max(0.0, wall_s - busy_s)
+    measured = None
+    if steps.last is not None and attempt.end_time is not None:
+        # Steps with a time of day only and other lines with a date are years apart: not comparable. Neither are steps
+        # of a container that keeps UTC and Slurm's lines in local time: such silence does not fit into the job.
+        since = attempt.end_time - steps.last
+        longest = _LONGEST_LOG_S if idle_s is None else idle_s + _CLOCK_SLACK_S
+        measured = since if 0 < since < longest else None
+    derived = None if idle_s is None else max(0.0, idle_s - allowance_s)
     if measured is not None and (derived is None or measured >= derived):
         return measured, "clock"
     return (derived, "arithmetic") if derived is not None else (None, None)

@@ -13,6 +13,7 @@ from slurm_triage.model.files import LogFile
 from slurm_triage.model.progress import Cost, Progress, Throughput
 from slurm_triage.model.report import SCHEMA, AttemptSummary, Dashboards, Report
 from slurm_triage.report.document import Document
+from slurm_triage.report.history_document import history_document
 from slurm_triage.report.plain_text import valid_unicode
 from slurm_triage.report.redact import redact
 
@@ -57,7 +58,9 @@ def report_document(report: Report, *, share: bool = False) -> Document:
         "narrative": diagnosis.narrative or None,
         "chain": list(diagnosis.chain),
         "next_steps": list(diagnosis.next_steps),
+        "telling": [{"rank": t.rank, "node": t.node, **_place(t.place, report.files.logs)} for t in diagnosis.telling],
         "notes": list(diagnosis.notes),
+        "history": None if report.history is None else history_document(report.history),
         "evidence": {name: list(lines) for name, lines in report.evidence.items()},
     }
     return redact({key: _clean(value) for key, value in document.items()}, share=share)

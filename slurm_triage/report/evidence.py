@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from slurm_triage.report.plain_text import shown
-from slurm_triage.report.wording import plural, some_ranks
+from slurm_triage.report.wording import plural, sentence, some_ranks
 
 Document = Mapping[str, Any]
 Finding = Mapping[str, Any]
@@ -21,6 +21,7 @@ MIN_QUOTES = 3
 MAX_BLOCK_LINES = 4
 MAX_GROUPS = 12
 MAX_MORE_QUOTES = 30
+TELLING = "No rule knows these lines; of all that look like trouble they are the most telling:"
 #: A finding in a list; its line is quoted in the evidence.
 MAX_TITLE = 160
 #: A longer name than this pushes the quoted text off the line; the log of a job is then called "log".
@@ -55,12 +56,13 @@ class Group:
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """``unseen``: why the cause is known although no line shows it; ``last_words`` are then all there is to quote.
-    ``legend``: what "log" stands for, if used."""
+    ``telling``: lines that no rule knows. ``legend``: what "log" stands for, if used."""
 
     quotes: tuple[Quote, ...]
     more: tuple[Quote, ...]
     unseen: tuple[str, ...]
     last_words: tuple[str, ...]
+    telling: tuple[Quote, ...]
     legend: str | None
 
 
@@ -79,10 +81,11 @@ def select(document: Document) -> Evidence:
     # The cause comes first, whatever file it stands in; the rest follows as it happened.
     quotes = tuple(_quote(seen[i], names) for i in sorted(first, key=lambda i: (importance[i][0] > 0, i)))
     extra = tuple(_quote(seen[i], names) for i in sorted(more))
+    strange = tuple(Quote(_place(t, names), t["rank"], shown(t["text"]), ()) for t in document["telling"])
     log = document["log"]["path"]
-    used = any(quote.place.startswith("log:") or quote.place.startswith("log,") for quote in (*quotes, *extra))
+    used = any(quote.place.startswith(("log:", "log,")) for quote in (*quotes, *extra, *strange))
     legend = log if used and names.get(log) == "log" and posixpath.basename(log) != "log" else None
-    return Evidence(quotes, extra, unseen, _last_words(document) if unseen else (), legend)
+    return Evidence(quotes, extra, unseen, _last_words(document) if unseen else (), strange, legend)
 
 
 def groups(document: Document) -> tuple[list[Group], int]:
@@ -90,7 +93,7 @@ def groups(document: Document) -> tuple[list[Group], int]:
     names = _short_names(document)
     kinds: dict[tuple[str, str, str, str], list[Finding]] = {}
     for finding in document["findings"]:
-        if _is_cause(finding, document):
+        if _is_cause(finding, document) or _repeats_cause(finding, document):
             continue
         key = (finding["class"], finding["role"], finding["rule"], finding["title"])
         kinds.setdefault(key, []).append(finding)
@@ -112,6 +115,7 @@ def _one_of_each_kind(ranked: list[int], seen: list[Finding]) -> tuple[list[int]
         if line in texts:
             continue
         texts.add(line)
+        texts.update(finding["block"])
         (others if kind in kinds else chosen).append(index)
         kinds.add(kind)
     return chosen, others
@@ -131,22 +135,34 @@ def _is_cause(finding: Finding, document: Document) -> bool:
     return primary is not None and finding["class"] == primary["class"] and finding["role"] == "root"
 
 
+def _repeats_cause(finding: Finding, document: Document) -> bool:
+    """The last line of a traceback is a finding of its own, with the same words."""
+    primary = document["primary"]
+    return primary is not None and finding["class"] == primary["class"] and finding["title"] == primary["title"]
+
+
 def _unseen(document: Document) -> tuple[str, ...]:
     """Why the cause is known, when no line of the log shows it."""
     causes = [finding for finding in document["findings"] if _is_cause(finding, document)]
     if any(finding["first"] is not None for finding in causes):
         return ()
-    return tuple(finding["why"] or finding["title"] for finding in causes[:2])
+    return tuple(sentence(finding["why"] or finding["title"]) for finding in causes[:2])
 
 
 def _last_words(document: Document) -> tuple[str, ...]:
-    said = [view for view in document["ranks"] if view["last_words"]]
+    said = [view for view in document["ranks"] if view["last_words"] and document["status"] != "completed"]
     return tuple(f"[{some_ranks(v['ranks'])}] last words: {shown(v['last_words'])}" for v in said[:MIN_QUOTES])
 
 
 def _quote(finding: Finding, names: Mapping[str, str]) -> Quote:
-    block = tuple(shown(line) for line in finding["block"][:MAX_BLOCK_LINES])
+    block = tuple(shown(line) for line in _telling_part(finding["block"], finding["title"]))
     return Quote(_place(finding["first"], names), finding["rank"], shown(finding["first"]["text"]), block)
+
+
+def _telling_part(block: Sequence[str], title: str) -> Sequence[str]:
+    """The beginning of a message; of a traceback, whose title is its exception, the end."""
+    end = next((n for n, line in enumerate(block, 1) if title and line.strip().startswith(title[:MAX_TITLE])), 0)
+    return block[max(0, end - MAX_BLOCK_LINES) : max(end, MAX_BLOCK_LINES)]
 
 
 def _group(members: list[Finding], names: Mapping[str, str]) -> Group:

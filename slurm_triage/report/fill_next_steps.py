@@ -27,6 +27,7 @@ def with_next_steps(report: Report, ruleset: RuleSet) -> Diagnosis:
         "report": report,
         "config": attempt.config,
         "env": attempt.env,
+        "maxtext": attempt.header.job_id is not None or bool(attempt.config),
         "capture": root.match.captures if root is not None and root.match is not None else {},
     }
     return replace(diagnosis, next_steps=render_next_steps(cls, context))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from slurm_triage.report import wording
 from slurm_triage.report.as_document import as_document
 from slurm_triage.report.document import Document
-from slurm_triage.report.evidence import Group, Quote, groups, select
+from slurm_triage.report.evidence import TELLING, Group, Quote, groups, select
 from slurm_triage.report.markdown_text import Markdown, cell, code, escape, fenced, finalize, prose
 from slurm_triage.report.plain_text import shown
 from slurm_triage.report.progress_table import progress_rows
@@ -68,9 +68,12 @@ def _variables(document: Document) -> dict[str, Any]:
         "narrative": prose(document["narrative"] or wording.cause_clause(document)),
         "chain": document["chain"],
         "table": None if table is None else _table(table.columns, table.rows),
+        "ranks": None if table is None else table.summary,
         "table_rest": None if table is None else table.rest,
         "unseen": evidence.unseen,
         "quotes": _quotes(evidence.quotes, evidence.last_words),
+        "telling": _quotes(evidence.telling),
+        "telling_head": TELLING,
         "legend": None if evidence.legend is None else code(evidence.legend, _MAX_PATH),
         "measured": [(name, fenced(shown(line) for line in lines)) for name, lines in document["evidence"].items()],
         "progress": _table(("Metric", "Value"), progress_rows(document)),
@@ -113,7 +116,7 @@ def _command(command: str | None) -> Markdown | None:
 
 def _findings(document: Document) -> list[Markdown]:
     kinds, rest = groups(document)
-    lines = [_group(kind) for kind in kinds]
+    lines = [prose(line) for line in wording.history_lines(document)] + [_group(kind) for kind in kinds]
     if rest:
         lines.append(escape(f"{wording.plural(rest, 'more kind')} of findings in triage.json."))
     lines.extend(prose(line) for line in wording.suspect_lines(document))

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from slurm_triage.report.plain_text import shown
-from slurm_triage.report.wording import UNKNOWN, plural, some_nodes, some_ranks, text
+from slurm_triage.report.wording import UNKNOWN, plural, sentence, some_nodes, some_ranks, text
 
 MAX_ROWS = 12
 #: Log text in a table is a reminder; the evidence quotes it in full.
 MAX_CELL = 90
+#: The same in a sentence: groups told of, ranks listed one by one, text of an error.
+MAX_TOLD, MAX_LISTED, MAX_SAID = 4, 8, 70
+#: A rank that much behind the last one heard of fell silent.
+SILENT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class RankTable:
-    """``rest`` says what was left out, if anything."""
+    """``summary``: the same in one sentence. ``rest`` says what was left out, if anything."""
 
+    summary: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     rest: str | None
@@ -42,7 +48,39 @@ def rank_table(document: Mapping[str, Any]) -> RankTable | None:
     used = {name: cells for name, cells in columns.items() if any(c != empty.get(name, UNKNOWN) for c in cells)}
     rest = len(views) - len(kept)
     left_out = f"{plural(rest, 'more group')} of ranks in triage.json." if rest else None
-    return RankTable(tuple(used), tuple(zip(*used.values(), strict=True)), left_out)
+    return RankTable(_summary(views), tuple(used), tuple(zip(*used.values(), strict=True)), left_out)
+
+
+def _summary(views: list[Mapping[str, Any]]) -> str:
+    """``62 ranks say X; chi[2813,2827]: Y; chi2841 said nothing after 12:03:44Z``, the largest group first."""
+    largest = sorted(views, key=lambda view: -len(view["ranks"]))
+    latest = max((view["last_time"] for view in views if view["last_time"]), default=None)
+    parts = [f"{_who(view)} {_story(view, latest)}" for view in largest[:MAX_TOLD]]
+    rest = len(largest) - MAX_TOLD
+    return sentence("; ".join(parts) + (f"; {plural(rest, 'more group')} of ranks" if rest > 0 else ""))
+
+
+def _who(view: Mapping[str, Any]) -> str:
+    ranks, nodes = view["ranks"], view["nodes"]
+    who = f"{len(ranks)} ranks" if len(ranks) > MAX_LISTED else some_ranks(ranks)
+    return who if not nodes or len(ranks) > MAX_LISTED else f"{who} ({some_nodes(nodes, 40)})"
+
+
+def _story(view: Mapping[str, Any], latest: str | None) -> str:
+    verb = "say" if len(view["ranks"]) > 1 else "says"
+    if view["first_error"]:
+        return f"{verb} {shown(view['first_error'], MAX_SAID)}"
+    bad_exit = view["exit"] and not view["exit"].endswith("(stopped)") and view["exit"] != "exit 0"
+    if bad_exit:
+        return f"ended with {view['exit']}"
+    said, step = view["last_time"], view["last_step"]
+    if said and latest and _seconds(latest) - _seconds(said) > SILENT_S:
+        return f"said nothing after {_clock(said)}"
+    return "reported nothing wrong" + ("" if step is None else f", last step {step}")
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
 
 
 def _most_telling(views: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -72,7 +72,9 @@ _SPLIT_NUMBER = re.compile(r"(.*?)(\d{1,15})(\D*)\Z", re.DOTALL)
 
 
 def share_document(document: Mapping[str, Any]) -> dict[str, Any]:
-    """``document`` with aliases for private names. Applying it twice changes nothing more."""
+    """``document`` with aliases for private names. Applying it twice changes nothing more. What is told of other jobs
+    names nodes, images and users that no alias covers: it is left out."""
+    document = {**document, "history": None}
     aliases = Aliases(document)
     shared = {key: _shared(value, key, aliases) for key, value in document.items()}
     progress = shared.get("progress")

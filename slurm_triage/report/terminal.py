@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from slurm_triage.report import wording
 from slurm_triage.report.as_document import as_document
 from slurm_triage.report.document import Document
-from slurm_triage.report.evidence import Evidence, Quote, groups, select
+from slurm_triage.report.evidence import TELLING, Evidence, Quote, groups, select
 from slurm_triage.report.plain_text import columns, fit, plain, shown
 from slurm_triage.report.progress_table import progress_parts
 from slurm_triage.report.rank_table import RankTable, rank_table
@@ -26,7 +26,7 @@ MAX_GROUPS = 4
 MAX_ROWS = 6
 MAX_QUOTE_LINES = 3
 _INDENT = "  "
-#: Columns of the rank table that hold log text: they get a line of their own.
+#: Columns of the rank table that hold log text: the sentence above the table and the evidence tell it.
 _LONG_COLUMNS = frozenset({"First error", "Last words"})
 
 _STATUS_COLOUR = {
@@ -53,6 +53,7 @@ def to_terminal(
     view = _View(max(width, MIN_WIDTH), color)
     _head(view, document)
     _cause(view, document)
+    _history(view, document)
     _ranks(view, rank_table(document))
     _evidence(view, select(document), document)
     _numbers(view, document)
@@ -170,10 +171,18 @@ def _cause(view: _View, document: Document) -> None:
             view.wrapped(event, f"{index:3}. ")
 
 
+def _history(view: _View, document: Document) -> None:
+    if lines := wording.history_lines(document):
+        view.section("History")
+    for line in lines:
+        view.wrapped(line, f"{_INDENT}· ")
+
+
 def _ranks(view: _View, table: RankTable | None) -> None:
     if table is None:
         return
     view.section("Ranks")
+    view.wrapped(table.summary)
     short = [i for i, name in enumerate(table.columns) if name not in _LONG_COLUMNS]
     rows = [tuple(name.lower() for name in table.columns), *(tuple(map(plain, row)) for row in table.rows[:MAX_ROWS])]
     hidden = len(table.rows) - MAX_ROWS
@@ -181,27 +190,22 @@ def _ranks(view: _View, table: RankTable | None) -> None:
     for index, row in enumerate(rows):
         cells = (row[i] + " " * (widths[i] - columns(row[i])) for i in short)
         view.cut("  ".join(cells).rstrip(), "2" if index == 0 else None)
-        if index:
-            for name, said in zip(table.columns, row, strict=True):
-                if name in _LONG_COLUMNS and said not in {"none", wording.UNKNOWN}:
-                    view.wrapped(f"{name.lower()}: {said}", " " * (widths[0] + 4))
     if hidden > 0 or table.rest:
         view.cut(table.rest or f"{wording.plural(hidden, 'more row')} in TRIAGE.md", "2")
 
 
 def _evidence(view: _View, evidence: Evidence, document: Document) -> None:
-    if not evidence.quotes and not evidence.unseen and not document["evidence"]:
+    if not (evidence.quotes or evidence.unseen or evidence.telling or document["evidence"]):
         return
     view.section("Evidence")
     for reason in evidence.unseen:
         view.wrapped(reason)
-    places = [plain(q.place + ("" if q.rank is None else f" rank {q.rank}")) for q in evidence.quotes]
-    places = [fit(place, view.width // 2 - 4) for place in places]
-    gutter = max(map(columns, places), default=0)
-    for quote, place in zip(evidence.quotes, places, strict=True):
-        _quote(view, f"{_INDENT}{place}{' ' * (gutter - columns(place))} │ ", quote)
+    _quotes(view, evidence.quotes)
     for line in evidence.last_words:
         view.cut(line)
+    if evidence.telling:
+        view.wrapped(TELLING)
+        _quotes(view, evidence.telling)
     for name, lines in document["evidence"].items():
         view.cut(f"{name}:", "2")
         for line in lines[:MAX_NOTES]:
@@ -209,6 +213,14 @@ def _evidence(view: _View, evidence: Evidence, document: Document) -> None:
     if evidence.legend:
         # Never cut or wrapped: it is there to be copied.
         view.lines.append(view.dim(f"{_INDENT}log = {plain(evidence.legend)}"))
+
+
+def _quotes(view: _View, quotes: Sequence[Quote]) -> None:
+    places = [plain(q.place + ("" if q.rank is None else f" rank {q.rank}")) for q in quotes]
+    places = [fit(place, view.width // 2 - 4) for place in places]
+    gutter = max(map(columns, places), default=0)
+    for quote, place in zip(quotes, places, strict=True):
+        _quote(view, f"{_INDENT}{place}{' ' * (gutter - columns(place))} │ ", quote)
 
 
 def _quote(view: _View, head: str, quote: Quote) -> None:
@@ -220,7 +232,7 @@ def _quote(view: _View, head: str, quote: Quote) -> None:
         lines = [*lines[: MAX_QUOTE_LINES - 1], fit(" ".join(lines[MAX_QUOTE_LINES - 1 :]), room)]
     view.lines.append(view.dim(head) + lines[0])
     view.lines += [view.dim(blank) + line for line in lines[1:]]
-    view.lines += [view.dim(fit(blank + text, view.width)) for text in quote.block[:2]]
+    view.lines += [view.dim(fit(blank + text, view.width)) for text in quote.block]
 
 
 def _numbers(view: _View, document: Document) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from slurm_triage.report import wording
 from slurm_triage.report.as_document import as_document
 from slurm_triage.report.document import Document
-from slurm_triage.report.evidence import groups, select
+from slurm_triage.report.evidence import TELLING, groups, select
 from slurm_triage.report.markdown import TEMPLATES, quote_lines
 from slurm_triage.report.plain_text import plain
 from slurm_triage.report.progress_table import progress_rows
@@ -33,6 +33,7 @@ def to_html(source: Report | Document, *, share: bool = False) -> str:
     kinds, rest = groups(document)
     findings = [f"`{k.cls}` ({k.role}): {k.title}" + (f" — {k.who}" if k.who else "") for k in kinds]
     findings += [f"{wording.plural(rest, 'more kind')} of findings in triage.json."] if rest else []
+    findings += wording.history_lines(document)
     findings += wording.suspect_lines(document) + wording.attempt_lines(document) + wording.all_notes(document)
     primary = document["primary"]
     return template.render(
@@ -50,6 +51,8 @@ def to_html(source: Report | Document, *, share: bool = False) -> str:
         resubmit=wording.resubmit_sentence(document),
         evidence=evidence,
         quotes="\n".join([*quote_lines(evidence.quotes), *evidence.last_words]),
+        telling="\n".join(quote_lines(evidence.telling)),
+        telling_head=TELLING,
         more="\n".join(quote_lines(evidence.more)),
         progress=progress_rows(document),
         throughput=wording.throughput_lines(document),

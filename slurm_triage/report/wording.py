@@ -98,7 +98,8 @@ def where(primary: Mapping[str, Any]) -> str:
     rank = some_ranks(ranks) if ranks else ""
     node = f"on {primary['node']}" if primary["node"] else ""
     step = "" if primary["step"] is None else f"step {primary['step']}"
-    rank, node, step = (part if _is_news(part, primary["title"]) else "" for part in (rank, node, step))
+    rank, step = (part if _is_news(part, primary["title"]) else "" for part in (rank, step))
+    node = node if _is_news(node.removeprefix("on "), primary["title"]) else ""
     return ", ".join(part for part in (f"{rank} {node}".strip(), step) if part)
 
 
@@ -155,6 +156,8 @@ def action_clause(document: Document) -> str:
         return f"run again without {some_nodes(resubmit['exclude'])}"
     if action in {"same-nodes", "other-nodes"}:
         return retry_clause(action)
+    if action == "after-fix" and resubmit["args"] and resubmit["changes"]:
+        return "fix first: " + _clause(resubmit["changes"][0])
     if action == "after-fix" and steps:
         return "fix first: " + _clause(steps[0])
     if steps:
@@ -268,11 +271,18 @@ def attempt_lines(document: Document) -> list[str]:
     return [_attempt(attempt) for attempt in document["attempts"]]
 
 
+def history_lines(document: Document) -> list[str]:
+    """What other jobs say about this one, one sentence each."""
+    return document["history"]["sentences"] if document["history"] else []
+
+
 def all_notes(document: Document) -> list[str]:
     """Notes of the diagnosis, then of the reading, each once."""
     log = document["log"]
     problem = [log["problem"]] if log["problem"] else []
-    return list(dict.fromkeys([*document["notes"], *problem, *log["notes"]]))
+    told = (document["narrative"] or "").lower().removesuffix(".")
+    texts = dict.fromkeys([*document["notes"], *problem, *log["notes"]])
+    return [text for text in texts if text.lower().removesuffix(".") != told]
 
 
 def _attempt(attempt: Mapping[str, Any]) -> str:

@@ -207,8 +207,16 @@ def _is_newer(stored: Any, document: Document) -> bool:
     job, own_job = stored.get("job"), document["job"]
     attempt = job.get("attempt") if isinstance(job, dict) and job.get("id") == own_job["id"] else None
     if isinstance(attempt, int) and isinstance(own_job["attempt"], int):
+        if attempt == own_job["attempt"] and _is_final(document) and not _is_final(stored):
+            # Whatever the clock said then: what rests on the whole record replaces what came before it.
+            return False
         return (attempt, made) > (own_job["attempt"], own)
     return made > own
+
+
+def _is_final(document: Mapping[str, Any]) -> bool:
+    accounting = document.get("accounting")
+    return isinstance(accounting, dict) and accounting.get("final") is True
 
 
 def _time_of(document: Mapping[str, Any]) -> float | None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from slurm_triage.model import nodelist
 from slurm_triage.model.diagnosis import Resubmit
 from slurm_triage.model.facts import AttemptFacts
-from slurm_triage.model.files import JobFiles
 from slurm_triage.model.job import Job
+from slurm_triage.model.report import Report
 from slurm_triage.resubmit.recorded import Recorded, recorded_command, tag_of
 
 MAX_JOB_NAME_BYTES = 243
@@ -39,17 +39,22 @@ class Command:
         return " ".join([*parts, *(shlex.quote(w) for w in self.words)])
 
 
-def with_command(
-    resubmit: Resubmit, job: Job, attempt: AttemptFacts, files: JobFiles, nodes: Sequence[str], *, pin: bool
-) -> Resubmit:
-    """``resubmit`` with its command line; unchanged when running again is pointless or nothing tells what was run.
-
-    ``pin``: ask for the very same nodes (the seed's retry-first policy for hangs).
-    """
-    command = rebuild(resubmit, job, attempt, files.submit_cmd, nodes, pin=pin)
+def with_command(report: Report) -> Resubmit:
+    """The report's advice with its command line; unchanged when running again is pointless or nothing tells what was
+    run."""
+    resubmit = report.diagnosis.resubmit
+    command = command_of(report)
     if command is None:
         return resubmit
-    return replace(resubmit, command=command.line(), changes=(*resubmit.changes, *command.notes))
+    changes = tuple(dict.fromkeys((*resubmit.changes, *command.notes)))
+    return replace(resubmit, command=command.line(), changes=changes)
+
+
+def command_of(report: Report) -> Command | None:
+    """A hang asks for the very same nodes (the seed's retry-first policy), unless others were advised."""
+    resubmit, primary = report.diagnosis.resubmit, report.diagnosis.primary
+    pin = primary is not None and primary.cls == "hang" and resubmit.action == "same-nodes"
+    return rebuild(resubmit, report.job, report.facts.last, report.files.submit_cmd, report.nodes, pin=pin)
 
 
 def rebuild(
@@ -75,7 +80,10 @@ def rebuild(
             )
         options = recorded.options
     else:
-        options = _node_options(recorded.options, resubmit.exclude, nodes if pin else (), notes)
+        pinned = nodes if pin else ()
+        options = _node_options(
+            recorded.options, resubmit.exclude, pinned, notes, elsewhere=resubmit.action == "other-nodes"
+        )
     words = [recorded.program, *([recorded.spec] if recorded.spec is not None else []), *options]
     if arguments:
         words += ["--", *arguments] if recorded.kind != "sbatch" else list(arguments)
@@ -120,8 +128,9 @@ def _merged_stages(env: Iterable[tuple[str, str]], value: str) -> list[tuple[str
 
 
 def _node_options(
-    options: Sequence[str], exclude: Sequence[str], pinned: Sequence[str], notes: list[str]
+    options: Sequence[str], exclude: Sequence[str], pinned: Sequence[str], notes: list[str], *, elsewhere: bool
 ) -> tuple[str, ...]:
+    """One ``--exclude`` with the old nodes and the new ones, and a ``-w`` that does not contradict it."""
     rest, old_exclude = _taken_out(options, _EXCLUDE)
     rest, old_nodes = _taken_out(rest, _NODELIST)
     _, counts = _taken_out(rest, _COUNT)
@@ -133,6 +142,9 @@ def _node_options(
         notes.append(
             f"-w is left out: without {nodelist.fold(set(wanted) & excluded)} it names fewer nodes than -N {count}"
         )
+        kept = []
+    if elsewhere and kept == wanted != []:
+        notes.append(f"-w {nodelist.fold(wanted)} is left out: other nodes are asked for")
         kept = []
     result = list(rest)
     if kept:

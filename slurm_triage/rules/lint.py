@@ -9,21 +9,17 @@ from pathlib import Path
 
 import jinja2
 
-from slurm_triage.errors import RuleError
+from slurm_triage.errors import NotFoundError, RuleError
 from slurm_triage.model.rule import FACT, HARMLESS, FailureClass, Rule, RuleSet, StepDialect
-from slurm_triage.rules.expressions import (
-    group_names,
-    literal_prefix_bytes,
-    literal_tails,
-    pattern_problems,
-    python_problem,
-    wide_head,
-)
+from slurm_triage.model.rule_reading import is_last_resort, named_by_frames, stack_frames
+from slurm_triage.model.template import UNKNOWN, fill
+from slurm_triage.rules.expressions import group_names, literal_prefix_bytes, pattern_problems, python_problem
 from slurm_triage.rules.load import PACKS_DIR, PackBytes, overlay_dirs, read_dir
 from slurm_triage.rules.match_text import explain_text
 from slurm_triage.rules.matcher import Matcher, compile_error
 from slurm_triage.rules.merge import Merged, merge
 from slurm_triage.rules.packfile import Pack, Problem, parse_pack
+from slurm_triage.rules.required import MIN_CHARS, clauses
 
 __all__ = ["Problem", "dialect_problems", "lint", "ordered", "sample_problems"]
 
@@ -46,7 +42,7 @@ def lint(paths: Sequence[Path] = ()) -> list[Problem]:
     """Problems of the named files and directories, judged together with the packs in force.
 
     Without paths: of the built-in packs and the overlays. A path that is one of the packs in force takes its place;
-    any other counts as an overlay. Raises RuleError if a path does not exist or cannot be read.
+    any other counts as an overlay. Raises NotFoundError if a path does not exist or cannot be read.
     """
     levels = [read_dir(PACKS_DIR), *(read_dir(d) for d in overlay_dirs())]
     if not paths:
@@ -98,7 +94,7 @@ def _packs_of(path: Path) -> list[PackBytes]:
     try:
         return [(path, path.read_bytes())]
     except OSError as error:
-        raise RuleError(f"cannot read rule file {path}: {error.strerror}") from error
+        raise NotFoundError(f"cannot read rule file {path}: {error.strerror}") from error
 
 
 def _syntax_problem(path: Path, error: RuleError) -> Problem:
@@ -135,8 +131,9 @@ def _rule_problems(rule: Rule, merged: Merged, compiles: bool, hot: Sequence[Hot
     for pattern in rule.patterns:
         why = None if compiles else compile_error(pattern, rule.caseless)
         messages = [*([] if why is None else [f"hyperscan: {why}"]), *pattern_problems(pattern)]
-        yield from (f"pattern '{pattern}': {message}" for message in messages or _hot_messages(pattern, hot))
-    for key, expressions in (("verify", rule.verify), ("unless", rule.unless), ("extract", rule.extract)):
+        yield from (f"pattern '{pattern}': {message}" for message in messages or _literal_messages(pattern, hot))
+    for key in ("last_resort", "frames", "verify", "unless", "extract"):
+        expressions: tuple[str, ...] = getattr(rule, key)
         for expression in expressions:
             message = python_problem(expression)
             if message is not None:
@@ -146,6 +143,8 @@ def _rule_problems(rule: Rule, merged: Merged, compiles: bool, hot: Sequence[Hot
     produced = _ALWAYS_KNOWN.union(*(group_names(e) for e in rule.extract))
     for key, text in (("title", rule.title), ("note", rule.note or "")):
         yield from (f"{key}: {message}" for message in _placeholder_messages(text, produced))
+    if not rule.references:
+        yield "needs to say where its text comes from: references = ['...']"
     if not rule.samples_match:
         yield "needs at least one matching sample: samples.match = ['...']"
     if not rule.samples_reject:
@@ -162,17 +161,16 @@ def _hot_lines(merged: Merged) -> list[HotLine]:
     ]
 
 
-def _hot_messages(pattern: str, lines: Sequence[HotLine]) -> Iterator[str]:
-    """A pattern that makes the scanner stop in every step line can halve the speed of the whole scan (measured)."""
-    for tail in sorted(literal_tails(pattern)):
-        name = next((name for line, name in lines if tail in line), None)
-        if name is not None:
-            yield f"the piece that ends in '{tail}' stops the scanner in step lines of {name}; end it elsewhere"
-            break
-    head = wide_head(pattern)
-    name = next((name for line, name in lines if head is not None and re.search(head, line)), None)
-    if name is not None:
-        yield f"its beginning '{head}' stops the scanner in step lines of {name}; begin elsewhere"
+def _literal_messages(pattern: str, lines: Sequence[HotLine]) -> Iterator[str]:
+    """The matcher looks at lines with a literal that a match must contain, so there must be one, and a rare one."""
+    names = [
+        next((name for line, name in lines if any(text in line for text in clause)), None)
+        for clause in clauses(pattern)
+    ]
+    if not names:
+        yield f"has no literal of {MIN_CHARS} characters that every match contains; it slows every scan"
+    elif None not in names:
+        yield f"all that its matches must contain stands in step lines of {names[0]} too; ask for something rarer"
 
 
 def _placeholder_messages(text: str, produced: Collection[str]) -> Iterator[str]:
@@ -181,7 +179,7 @@ def _placeholder_messages(text: str, produced: Collection[str]) -> Iterator[str]
     except ValueError as error:
         yield f"{error}; write {{{{ and }}}} for braces"
         return
-    for name in names:
+    for name in (name.partition("|")[0] for name in names):
         if name not in produced:
             yield f"no extract expression produces {{{name}}}"
 
@@ -224,9 +222,7 @@ def dialect_problems(dialect: StepDialect) -> Iterator[str]:
 def _sound(merged: Merged) -> tuple[RuleSet, Matcher]:
     """Rules whose expressions are sound; samples of the others cannot be tried, and their faults are reported."""
     rules = [
-        rule
-        for rule in merged.rules.values()
-        if all(python_problem(e) is None for e in (*rule.verify, *rule.unless, *rule.extract))
+        rule for rule in merged.rules.values() if all(python_problem(e) is None for e in _python_expressions(rule))
     ]
     try:
         ruleset = RuleSet(tuple(rules), (), (), "")
@@ -238,8 +234,26 @@ def _sound(merged: Merged) -> tuple[RuleSet, Matcher]:
         return ruleset, Matcher.compile(ruleset)
 
 
+def _python_expressions(rule: Rule) -> tuple[str, ...]:
+    return (*rule.verify, *rule.unless, *rule.extract, *rule.last_resort, *rule.frames)
+
+
+def _read_elsewhere(rule: Rule, sample: str) -> bool:
+    """Does a rule that is not searched in the log show itself in a line, or in the lines of a traceback?"""
+    if rule.last_resort:
+        return is_last_resort(rule, sample)
+    block = sample.split("\n")
+    return named_by_frames(rule, stack_frames(block), block[-1])
+
+
 def sample_problems(rule: Rule, ruleset: RuleSet, matcher: Matcher) -> Iterator[str]:
     """Samples that do not do what they say, and matching samples that a rule of another class claims too."""
+    if not rule.patterns:
+        yield from (
+            f"does not match its matching sample {s!r}" for s in rule.samples_match if not _read_elsewhere(rule, s)
+        )
+        yield from (f"matches its rejecting sample {s!r}" for s in rule.samples_reject if _read_elsewhere(rule, s))
+        return
     for sample in rule.samples_match:
         matches = list(explain_text(sample.encode(), ruleset, matcher))
         own = [m for m in matches if m.rule.id == rule.id]
@@ -248,6 +262,8 @@ def sample_problems(rule: Rule, ruleset: RuleSet, matcher: Matcher) -> Iterator[
             why = own[0].rejected if own else "no pattern occurs in it"
             yield f"does not match its matching sample {sample!r}: {why}"
             continue
+        if UNKNOWN in fill(rule.title, first.captures) and UNKNOWN not in rule.title:
+            yield f"title has a '?' for {sample!r}: write {{name|text}}, or the placeholder in parentheses"
         for other in matches:
             if other.offset == first.offset and other.rejected is None and not ordered(rule, other.rule):
                 yield _order_message(rule, other.rule, sample)

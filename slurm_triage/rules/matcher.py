@@ -1,19 +1,21 @@
-"""All patterns of all rules in one hyperscan database: finds in one linear pass which rules match where."""
+"""Finds in one linear pass which rules match where: literals everywhere, patterns in the lines that hold one."""
 
 from __future__ import annotations
 
 import hashlib
-import os
+import marshal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from slurm_triage.errors import RuleError, TriageError
+from slurm_triage import __version__
+from slurm_triage.errors import RuleError
 from slurm_triage.model.rule import RuleSet
-from slurm_triage.rules import cache
+from slurm_triage.rules import cache, database
 from slurm_triage.rules.cache import CacheState
+from slurm_triage.rules.database import Expression
 
 #: Callbacks of one scan that are kept one by one. A window of 8 MiB of ordinary log gives some hundreds; a flood (an
 #: error storm of thousands of lines a second) gives more than anybody reads.
@@ -22,15 +24,19 @@ KEEP = 20_000
 #: Beyond KEEP, each rule may still place this many: a storm of one rule must not hide the first match of another.
 KEEP_PER_RULE = 64
 
-#: ``srun -l`` cuts lines after 1024 bytes. Found in the same pass: as one more pattern that reports once it costs
-#: nothing measurable, while looking from newline to newline takes a third of the scan's time.
-LONG_LINE_BYTES = 1024
+#: Kinds of lines that healthy logs consist of, one of each: literals that occur there are avoided.
+_ORDINARY = Path(__file__).with_name("ordinary.txt")
 
 #: hyperscan takes lengths as 32-bit numbers.
 MAX_SCAN_BYTES = 2**32 - 1
 
-#: Processor features that decide which database hyperscan builds.
-_CPU_FEATURES = frozenset({"avx2", "avx512bw", "avx512vbmi", "bmi2", "asimd", "sve", "sve2"})
+#: Less is searched for the patterns at once.
+_SMALL_BYTES = 16 << 10
+#: Lines that lie closer together are searched in one go: a call costs as much as so many bytes.
+_GAP_BYTES = 2_048
+#: With more literals than one in so many bytes, looking for them first takes longer than it saves. A log that has them
+#: has more of them, so a few scans go without before it is tried again.
+_LITERAL_BYTES, _SCANS_WITHOUT = 8_192, 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,133 +53,147 @@ class Hits:
     dialects: frozenset[int]
     unlisted: Mapping[int, int] = field(default_factory=dict)
     last_unlisted: Mapping[int, int] = field(default_factory=dict)
-    has_long_line: bool = False
-    """Some line has more than LONG_LINE_BYTES: it may be one that a launcher cut (logs/wrapped.py)."""
 
 
 NO_HITS = Hits([], [], frozenset())
 
 
 class Matcher:
-    """``cache_state`` says what became of the cached database (for ``doctor``)."""
+    """Searches literals first, and patterns only in the lines that contain one: no pattern matches a line without a
+    literal that its match must contain (rules/required.py). In an ordinary log that is hardly any line.
 
-    __slots__ = ("_database", "_dialect_count", "_rule_count", "cache_state")
+    ``cache_state`` says what became of the cached databases (for ``doctor``).
+    """
 
-    def __init__(self, database: Any, ruleset: RuleSet, cache_state: CacheState) -> None:
-        self._database = database
+    __slots__ = ("_literals", "_patterns", "_rule_count", "_scans_without", "cache_state")
+
+    def __init__(self, ruleset: RuleSet, cache_state: CacheState, patterns: Any = None, literals: Any = None) -> None:
+        self._patterns = patterns
+        self._literals = literals
         self._rule_count = len(ruleset.rules)
-        self._dialect_count = len(ruleset.dialects)
+        self._scans_without = 0
         self.cache_state = cache_state
 
     @classmethod
     def load(cls, ruleset: RuleSet, cache_dir: Path | None = None) -> Matcher:
         """From the cache, or compiled and stored there. Raises RuleError for a pattern hyperscan rejects, TriageError
         where there is no hyperscan."""
-        hyperscan = _hyperscan()
-        expressions, ids, flags = _expressions(ruleset, hyperscan)
-        if not expressions:
-            return cls(None, ruleset, CacheState("loaded", "no patterns, nothing to cache"))
-        key = _cache_key(expressions, ids, flags, hyperscan.__version__)
+        if not ruleset.rules and not ruleset.dialects:
+            return cls(ruleset, CacheState("loaded", "no patterns, nothing to cache"))
+        key = _cache_key(ruleset)
         name = f"patterns-{key[:24]}"
         directory = cache_dir or cache.write_dir()
         payload, source = cache.load(name, key, directory)
-        database = _restore(hyperscan, payload)
-        if database is not None:
-            return cls(database, ruleset, CacheState("loaded", source))
-        database = _compile(hyperscan, ruleset, expressions, ids, flags)
-        state = cache.store(name, key, hyperscan.dumpb(database), directory)
-        return cls(database, ruleset, state)
+        databases = [database.restore(stored) for stored in marshal.loads(payload)] if payload is not None else [None]
+        if None not in databases:
+            return cls(ruleset, CacheState("loaded", source), *databases)
+        databases = _compile(ruleset)
+        stored = marshal.dumps([database.dump(one) for one in databases])
+        return cls(ruleset, cache.store(name, key, stored, directory), *databases)
 
     @classmethod
-    def compile(cls, ruleset: RuleSet) -> Matcher:
-        """The same without any cache."""
-        hyperscan = _hyperscan()
-        expressions, ids, flags = _expressions(ruleset, hyperscan)
-        database = _compile(hyperscan, ruleset, expressions, ids, flags) if expressions else None
-        return cls(database, ruleset, CacheState("unusable", "not asked for"))
+    def compile(cls, ruleset: RuleSet, *, literals: bool = True) -> Matcher:
+        """The same without any cache. ``literals=False``: search patterns everywhere; same hits, only slower."""
+        return cls(ruleset, CacheState("unusable", "not asked for"), *_compile(ruleset)[: 2 if literals else 1])
 
-    def scan(self, data: bytes | bytearray | memoryview) -> Hits:
-        """One pass over ``data`` (at most MAX_SCAN_BYTES). Not to be called from two threads at once."""
-        if self._database is None or not len(data):
+    def scan(self, data: bytes | bytearray, end: int | None = None) -> Hits:
+        """One pass over ``data[:end]`` (at most MAX_SCAN_BYTES). Not to be called from two threads at once."""
+        end = len(data) if end is None else end
+        if self._patterns is None or not end:
             return NO_HITS
-        if len(data) > MAX_SCAN_BYTES:
-            raise ValueError(f"{len(data)} bytes are more than one scan takes ({MAX_SCAN_BYTES})")
+        if end > MAX_SCAN_BYTES:
+            raise ValueError(f"{end} bytes are more than one scan takes ({MAX_SCAN_BYTES})")
         rules: list[int] = []
         ends: list[int] = []
+        dialects: set[int] = set()
         unlisted: dict[int, int] = {}
         last_unlisted: dict[int, int] = {}
-        add_rule, add_end = rules.append, ends.append
         overflow = _overflow(rules, ends, unlisted, last_unlisted)
+        base = 0
 
-        def on_match(rule: int, _start: int, end: int, _flags: int, _context: object) -> None:
-            if len(ends) < KEEP:
-                add_rule(rule)
-                add_end(end)
+        def on_match(number: int, _start: int, to: int, _flags: int, _context: object) -> None:
+            if number >= self._rule_count:
+                dialects.add(number - self._rule_count)
+            elif len(ends) < KEEP:
+                rules.append(number)
+                ends.append(base + to)
             else:
-                overflow(rule, end)
+                overflow(number, base + to)
 
-        self._database.scan(data, match_event_handler=on_match)
-        return _tidy(rules, ends, self._rule_count, self._dialect_count, unlisted, last_unlisted)
+        with memoryview(data) as view:
+            for base, stop in self._stretches(data, end, dialects):
+                self._patterns.scan(view[base:stop], match_event_handler=on_match)
+        # Two patterns of one rule may end at one place.
+        pairs = sorted(set(zip(ends, rules, strict=True)))
+        return Hits([r for _, r in pairs], [e for e, _ in pairs], frozenset(dialects), unlisted, last_unlisted)
+
+    def _stretches(self, data: bytes | bytearray, end: int, dialects: set[int]) -> list[tuple[int, int]]:
+        """(start, end) of what is to be searched for patterns. Adds dialects whose literal it meets."""
+        if self._literals is None or end < _SMALL_BYTES or self._scans_without:
+            self._scans_without = max(0, self._scans_without - (end >= _SMALL_BYTES))
+            return [(0, end)]
+        found: list[int] = []
+        most = end // _LITERAL_BYTES
+
+        def on_literal(number: int, _start: int, to: int, _flags: int, _context: object) -> bool:
+            if number >= self._rule_count:
+                dialects.add(number - self._rule_count)
+            else:
+                found.append(to)
+            return len(found) > most
+
+        try:
+            with memoryview(data) as view:
+                self._literals.scan(view[:end], match_event_handler=on_literal)
+        except database.library().ScanTerminated:
+            self._scans_without = _SCANS_WITHOUT
+            return [(0, end)]
+        return _lines_around(data, end, found)
+
+
+def _lines_around(data: bytes | bytearray, end: int, offsets: list[int]) -> list[tuple[int, int]]:
+    """(start, end) of the lines in which literals end, close ones taken together."""
+    found: list[tuple[int, int]] = []
+    stop = -1
+    for offset in sorted(offsets):
+        if offset <= stop:
+            continue
+        start = data.rfind(b"\n", max(stop, 0), offset) + 1
+        if found and start - stop < _GAP_BYTES:
+            start = found.pop()[0]
+        newline = data.find(b"\n", offset, end)
+        stop = newline if newline >= 0 else end
+        found.append((start, stop))
+    return found
 
 
 @lru_cache(maxsize=4096)
 def compile_error(pattern: str, caseless: bool = False) -> str | None:
     """Why hyperscan rejects one pattern, or None."""
-    hyperscan = _hyperscan()
-    flag = hyperscan.HS_FLAG_CASELESS if caseless else 0
+    hyperscan = database.library()
     try:
-        _database(hyperscan, [pattern.encode()], [0], [flag])
+        database.build([(pattern.encode(), 0, hyperscan.HS_FLAG_CASELESS if caseless else 0)])
     except hyperscan.error as error:
         return str(error).rstrip(".")
     return None
 
 
-def _hyperscan() -> Any:
-    try:
-        import hyperscan
-    except ImportError as error:
-        machine = os.uname().machine
-        raise TriageError(
-            f"the hyperscan library does not load on this machine ({machine}: {error}); "
-            "install it with: pip install hyperscan (x86_64 and aarch64 Linux)"
-        ) from error
-    return hyperscan
+def _compile(ruleset: RuleSet) -> list[Any]:
+    """The database of the patterns, and that of the literals if there are any.
 
-
-def _expressions(ruleset: RuleSet, hyperscan: Any) -> tuple[list[bytes], list[int], list[int]]:
-    """Patterns with their ids and flags. A rule's patterns share its index; dialects follow behind the rules.
-
-    A dialect's literal stands in almost every line, hence one callback per scan is enough (SINGLEMATCH).
+    A rule's patterns share its index; dialects follow behind the rules, in both databases. A dialect's literal stands
+    in almost every line, hence one callback per scan is enough (SINGLEMATCH).
     """
-    expressions: list[bytes] = []
-    ids: list[int] = []
-    flags: list[int] = []
-    for index, rule in enumerate(ruleset.rules):
-        flag = hyperscan.HS_FLAG_CASELESS if rule.caseless else 0
-        for pattern in rule.patterns:
-            expressions.append(pattern.encode())
-            ids.append(index)
-            flags.append(flag)
-    for index, dialect in enumerate(ruleset.dialects, len(ruleset.rules)):
-        expressions.append(b"".join(b"\\x%02x" % byte for byte in dialect.literal.encode()))
-        ids.append(index)
-        flags.append(hyperscan.HS_FLAG_SINGLEMATCH)
-    if expressions:
-        expressions.append(b"[^\\n]{%d}" % LONG_LINE_BYTES)
-        ids.append(len(ruleset.rules) + len(ruleset.dialects))
-        flags.append(hyperscan.HS_FLAG_SINGLEMATCH)
-    return expressions, ids, flags
-
-
-def _database(hyperscan: Any, expressions: list[bytes], ids: list[int], flags: list[int]) -> Any:
-    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    database.compile(expressions=expressions, ids=ids, elements=len(expressions), flags=flags)
-    return database
-
-
-def _compile(hyperscan: Any, ruleset: RuleSet, expressions: list[bytes], ids: list[int], flags: list[int]) -> Any:
+    hyperscan = database.library()
+    flags = [hyperscan.HS_FLAG_CASELESS if rule.caseless else 0 for rule in ruleset.rules]
+    patterns = [(p.encode(), index, flags[index]) for index, rule in enumerate(ruleset.rules) for p in rule.patterns]
+    dialects = [
+        (database.literal(dialect.literal.encode()), index, hyperscan.HS_FLAG_SINGLEMATCH)
+        for index, dialect in enumerate(ruleset.dialects, len(ruleset.rules))
+    ]
+    literals = _literals(ruleset, flags)
     try:
-        return _database(hyperscan, expressions, ids, flags)
+        return [database.build(one) for one in ([*patterns, *dialects], literals and [*literals, *dialects]) if one]
     except hyperscan.error as error:
         # The library does not say which expression it was: look for it.
         for rule in ruleset.rules:
@@ -184,35 +204,30 @@ def _compile(hyperscan: Any, ruleset: RuleSet, expressions: list[bytes], ids: li
         raise RuleError(f"the patterns do not compile together: {error}") from error
 
 
-def _restore(hyperscan: Any, payload: bytes | None) -> Any:
-    """The database, or None when it does not fit this processor or this library."""
-    if payload is None:
-        return None
-    try:
-        database = hyperscan.loadb(payload, hyperscan.HS_MODE_BLOCK)
-        # loadb leaves the scratch space out; scanning without one crashes.
-        database.scratch = hyperscan.Scratch(database)
-    except hyperscan.error:
-        return None
-    return database
+def _literals(ruleset: RuleSet, flags: Sequence[int]) -> list[Expression]:
+    """Literals of which one stands wherever a rule's pattern matches; their number is 0. None if some pattern has no
+    literal or goes over several lines."""
+    # Here: a start with a warm cache compiles nothing.
+    from slurm_triage.rules.required import Clause, clauses, cover
+
+    needs: dict[int, list[list[Clause]]] = {}
+    for rule, flag in zip(ruleset.rules, flags, strict=True):
+        needs.setdefault(flag, []).extend(clauses(pattern) for pattern in rule.patterns)
+    if not all(map(all, needs.values())):
+        return []
+    ordinary = _ORDINARY.read_text()
+    return [(database.literal(text.encode()), 0, flag) for flag, of in needs.items() for text in cover(of, ordinary)]
 
 
-def _cache_key(expressions: Sequence[bytes], ids: Sequence[int], flags: Sequence[int], version: str) -> str:
-    total = hashlib.sha256(f"{version} {os.uname().machine} {_cpu_features()}\n".encode())
-    for expression, number, flag in zip(expressions, ids, flags, strict=True):
-        total.update(b"%d %d %d %s\n" % (number, flag, len(expression), expression))
+def _cache_key(ruleset: RuleSet) -> str:
+    """Of all that the databases depend on, and of the form in which they are stored."""
+    total = hashlib.sha256(
+        f"literals and patterns {__version__} {database.platform()}\n{_ORDINARY.read_text()}".encode()
+    )
+    for rule in ruleset.rules:
+        total.update(repr((rule.caseless, rule.patterns)).encode())
+    total.update(repr([dialect.literal for dialect in ruleset.dialects]).encode())
     return total.hexdigest()
-
-
-def _cpu_features() -> str:
-    """Hosts that share a home directory may differ in their processors."""
-    try:
-        with open("/proc/cpuinfo", "rb") as file:
-            # The first processor is enough, and reading hundreds of them costs milliseconds.
-            words = set(file.read(4096).decode(errors="replace").split())
-    except OSError:
-        return "unknown"
-    return " ".join(sorted(_CPU_FEATURES & words))
 
 
 def _overflow(
@@ -231,21 +246,3 @@ def _overflow(
             last_unlisted[rule] = end
 
     return add
-
-
-def _tidy(
-    rules: list[int],
-    ends: list[int],
-    rule_count: int,
-    dialect_count: int,
-    unlisted: dict[int, int],
-    last_unlisted: dict[int, int],
-) -> Hits:
-    """Splits dialects off, sorts by offset, drops repeats (two patterns of one rule may end at one place)."""
-    others = {rule - rule_count for rule in {*rules, *unlisted} if rule >= rule_count}
-    has_long_line = dialect_count in others
-    seen_dialects = frozenset(others - {dialect_count})
-    pairs = sorted({pair for pair in zip(ends, rules, strict=True) if pair[1] < rule_count})
-    return Hits(
-        [rule for _, rule in pairs], [end for end, _ in pairs], seen_dialects, unlisted, last_unlisted, has_long_line
-    )

@@ -78,12 +78,20 @@ _RULE: Mapping[str, tuple[_Check, str]] = {
     "block_lines": (_is_count, "a number of lines"),
     "on_echo": (_is_flag, "true or false"),
     "priority": (_is_int, "a whole number"),
+    "guess": (_is_flag, "true or false"),
+    "prompt": (_is_flag, "true or false"),
+    "last_resort": (_is_some_texts, "a non-empty list of texts"),
+    "strong": (_is_flag, "true or false"),
+    "vague": (_is_flag, "true or false"),
+    "frames": (_is_some_texts, "a non-empty list of texts"),
     "subsumes": (_is_texts, "a list of rule ids"),
     "note": (_is_text, "a non-empty text"),
     "references": (_is_texts, "a list of texts"),
     "samples": (_is_samples, "samples.match and samples.reject, lists of texts"),
 }
-_RULE_REQUIRED = ("id", "class", "title", "patterns")
+_RULE_REQUIRED = ("id", "class", "title")
+#: What a rule looks for, and where.
+_SOUGHT = ("patterns", "last_resort", "frames")
 
 _DIALECT: Mapping[str, tuple[_Check, str]] = {
     "id": (_is_id, "a kebab-case name"),
@@ -133,6 +141,8 @@ def _samples(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
 def rule_from(table: Mapping[str, Any], pack: str) -> tuple[Rule | None, list[str]]:
     """The rule, or None and what is wrong. ``domain`` stays "unknown" when not given: the class's domain holds."""
     problems = _violations(table, _RULE, _RULE_REQUIRED)
+    if sum(key in table for key in _SOUGHT) != 1:
+        problems.append(f"needs exactly one of {', '.join(_SOUGHT)}")
     if table.get("class") == FACT and "fact" not in table:
         problems.append("a rule of class 'fact' needs the kind of fact: fact = \"...\"")
     if table.get("class") != FACT and "fact" in table:
@@ -164,6 +174,12 @@ def rule_from(table: Mapping[str, Any], pack: str) -> tuple[Rule | None, list[st
             block_lines=table.get("block_lines", 0),
             on_echo=table.get("on_echo", False),
             priority=table.get("priority", 0),
+            guess=table.get("guess", False),
+            prompt=table.get("prompt", False),
+            last_resort=_texts(table, "last_resort"),
+            strong=table.get("strong", False),
+            vague=table.get("vague", False),
+            frames=_texts(table, "frames"),
             subsumes=_texts(table, "subsumes"),
             note=table.get("note"),
             references=_texts(table, "references"),

@@ -18,20 +18,33 @@ from pathlib import Path
 from slurm_triage.errors import AccountingError, UsageError
 from slurm_triage.ledger.append import open_writer
 from slurm_triage.ledger.frame import safe
+from slurm_triage.ledger.history import LOOK_BACK_S
+from slurm_triage.ledger.memory import Memory
+from slurm_triage.ledger.query import Filter, select
+from slurm_triage.ledger.record import LedgerRecord
 from slurm_triage.model.job import Job
 from slurm_triage.pipeline import Engine
-from slurm_triage.service.child import Task, report_on
+from slurm_triage.service import watch_jobs
+from slurm_triage.service.child import report_on
 from slurm_triage.service.comments import Comments
-from slurm_triage.service.done import Done
+from slurm_triage.service.done import KEEP_S, Done
 from slurm_triage.service.lookup import Lookup
+from slurm_triage.service.making import Making
 from slurm_triage.service.pool import Pool
+from slurm_triage.service.rates import FairQueue
 from slurm_triage.service.reconcile import Reconciler
+from slurm_triage.service.recording import Recording
 from slurm_triage.service.spool import Spool
+from slurm_triage.service.tallies import Tallies
+from slurm_triage.service.task import Task
+from slurm_triage.service.watch_child import watch
+from slurm_triage.service.watch_jobs import WatchJobs
 from slurm_triage.service.worker import Worker
 from slurm_triage.settings import Settings
 from slurm_triage.slurm import command
 from slurm_triage.slurm.accounting import Accounting
 from slurm_triage.slurm.choose import choose
+from slurm_triage.slurm.topology import leaf_switches
 
 log = logging.getLogger("slurm-triage")
 
@@ -91,7 +104,7 @@ def rehearse(engine: Engine) -> None:
         job = Job(
             job_id="1", state="FAILED", exit_code=1, start=now - 9, end=now, work_dir=directory, stdout=str(log_file)
         )
-        report_on(Task(job, {}), engine)
+        report_on(Task(job), engine)
     pwd.getpwuid(0)
 
 
@@ -106,32 +119,51 @@ def worker(settings: Settings, accounting: Accounting | None = None, engine: Eng
     with open_writer(settings.ledger, cluster) as ledger:
         reconciler = Reconciler(settings.state, settings.reconcile_s, settings.reconcile_lag_s)
         reconciler.load(time.time())
+        done, memory = Done(), Memory(switches=leaf_switches)
+        memory.load(_past(settings.ledger, safe(cluster), done))
+        # Last, so that the garbage collector leaves alone everything that children share.
         rules = engine if engine is not None else preload()
-
-        def work(task: Task) -> bytes:
-            return report_on(task, rules)
-
         pool = Pool(
-            work,
+            lambda task: report_on(task, rules, memory),
             size=settings.children,
             wall_s=settings.child_wall_s,
             memory_bytes=settings.child_memory_mib << 20,
         )
+        watchers = Pool(
+            lambda task: watch(task, rules, settings),
+            size=settings.watch_jobs,
+            wall_s=watch_jobs.WALL_S,
+            memory_bytes=settings.child_memory_mib << 20,
+        )
+        lookup = Lookup(source, time.monotonic, time.time)
+        own_uid = None if root else os.geteuid()
         try:
             yield Worker(
                 settings=settings,
                 spool=spool,
-                lookup=Lookup(source, time.monotonic, time.time),
-                pool=pool,
-                ledger=ledger,
-                done=Done.from_ledger(settings.ledger, safe(cluster)),
+                lookup=lookup,
+                making=Making(pool, FairQueue(settings.reports_per_minute), time.monotonic, time.time),
+                recording=Recording(ledger, done, memory, time.monotonic),
+                done=done,
                 reconciler=reconciler,
-                comments=Comments() if settings.admin_comment != "off" else None,
-                own_uid=None if root else os.geteuid(),
+                comments=Comments(settings.admin_comment),
+                tallies=Tallies(settings.state, frozenset(rule.id for rule in rules.ruleset.rules)),
+                watching=WatchJobs(settings, spool, lookup, watchers, own_uid, time.monotonic),
+                own_uid=own_uid,
             )
         finally:
             pool.stop()
+            watchers.stop()
             source.close()
+
+
+def _past(ledger: Path, cluster: str, done: Done) -> Iterator[LedgerRecord]:
+    """What was reported in the last months, and of the last days to ``done`` too: the ledger is read once."""
+    now = time.time()
+    for record in select([ledger], Filter(since=now - LOOK_BACK_S), (cluster,)):
+        if (record.ended or now) >= now - KEEP_S:
+            done.add((record,))
+        yield record
 
 
 def choose_source(settings: Settings) -> Accounting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -11,11 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from slurm_triage.diagnosis.stall import Stall
 from slurm_triage.errors import NotFoundError, TriageError
+from slurm_triage.ledger.memory import Memory
 from slurm_triage.ledger.record import record_from_report, to_dict
 from slurm_triage.model.files import JobFiles
-from slurm_triage.model.job import Job
-from slurm_triage.pipeline import Engine, triage
+from slurm_triage.pipeline import Engine, in_history, triage
 from slurm_triage.report.build_document import report_document
 from slurm_triage.report.wording import chat_line
 from slurm_triage.report.write import write_files, write_report
@@ -23,7 +25,8 @@ from slurm_triage.service import outcome
 from slurm_triage.service.job_files import files_of
 from slurm_triage.service.own_messages import own_messages
 from slurm_triage.service.report_place import Place, find_place, umask_for
-from slurm_triage.service.spool_event import KernelMessage
+from slurm_triage.service.tallies import Scan
+from slurm_triage.service.task import Task
 from slurm_triage.slurm.accounting import display_id
 
 #: A report killed while it was written leaves this behind; see report/write.py.
@@ -31,37 +34,50 @@ _TEMPORARY = (".slurm-triage-", ".tmp")
 _STALE_S = 3600.0
 _MAX_SWEPT = 10_000
 
+#: Over in a while, perhaps: a full disk, a quota, a file system that is away or read-only.
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.EHOSTDOWN})
+
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One attempt of one job to report on. ``kernel``: by host, what the nodes' epilogs brought."""
+class Problem:
+    """Why the report, or a part of it, is not on disk. ``passing``: worth trying again later."""
 
-    job: Job
-    kernel: Mapping[str, tuple[KernelMessage, ...]]
-    report_dir: str = ""
-    log_is_its_own: bool = True
-    """False: a later run of the job writes the same log already, so it tells nothing reliable about this one."""
+    text: str
+    passing: bool = False
+
+    @classmethod
+    def of(cls, error: OSError | TriageError, what: str | None = None) -> Problem:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        code = cause.errno if isinstance(cause, OSError) else None
+        return cls(f"{what} ({os.strerror(code or 0)})" if what else str(error), code in _PASSING)
 
 
-def report_on(task: Task, engine: Engine) -> bytes:
+def report_on(task: Task, engine: Engine, memory: Memory | None = None, *, stall: Stall | None = None) -> bytes:
     """Triage the job and leave its report; returns the encoded outcome. Whatever stops the writing of the report does
-    not stop the verdict: it is named in the outcome's ``problem``."""
-    job = task.job
+    not stop the verdict: it is named in the outcome. ``memory``: of other jobs. ``stall``: of a running job, as its
+    watcher measured it."""
     files, place, problem = find(task)
-    report = triage(job, files, engine)
+    began = time.perf_counter()
+    report = triage(task.job, files, engine, stall=stall)
+    scan = Scan.of(report.facts, time.perf_counter() - began)
+    # Before other jobs are looked at: advice about a node is no evidence against it.
+    record = record_from_report(report)
+    if memory is not None:
+        report = in_history(report, memory.history(record), engine)
     document = report_document(report)
     written: tuple[str, ...] = ()
     if place is not None:
         try:
             written = write_report(place.directory, document, stem=place.stem).paths
         except TriageError as error:
-            problem = str(error)
+            problem = Problem.of(error)
     report_path = next((path for path in written if path.endswith(".json")), None)
-    record = to_dict(record_from_report(report, report_path))
+    values = to_dict(replace(record, report_path=report_path))
     if place is not None and place.stem is None:
         # It may have been made only now.
-        record["job_dir"] = place.directory
-    return outcome.encode(_own_part(record), chat_line(document), problem)
+        values["job_dir"] = place.directory
+    text, passing = (problem.text, problem.passing) if problem is not None else (None, False)
+    return outcome.encode(_own_part(values), chat_line(document), text, passing, scan.encode())
 
 
 def _own_part(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,8 +85,8 @@ def _own_part(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key not in ("nodes", "user", "account", "partition")}
 
 
-def find(task: Task) -> tuple[JobFiles, Place | None, str | None]:
-    """Files, place for the report, and why there is no place. What the kernels said is put in place for reading."""
+def find(task: Task) -> tuple[JobFiles, Place | None, Problem | None]:
+    """Files, place for the report, and what is wrong with it. What the kernels said is put in place for reading."""
     job = task.job
     if not task.log_is_its_own:
         later = f"a later run of job {display_id(job)} has the log now, so this run is told from accounting alone"
@@ -80,16 +96,16 @@ def find(task: Task) -> tuple[JobFiles, Place | None, str | None]:
     try:
         place = find_place(job, files, task.report_dir)
     except OSError as error:
-        return files, None, f"no place for the report can be made ({error.strerror})"
+        return files, None, Problem.of(error, "no place for the report can be made")
     except NotFoundError as error:
-        return files, None, str(error)
+        return files, None, Problem.of(error)
     if place is None:
         return files, None, None
     _sweep(place.directory)
     try:
         snapshots = _write_snapshots(task, place)
     except OSError as error:
-        return files, place, f"the kernel's messages could not be stored ({error.strerror})"
+        return files, place, Problem.of(error, "the kernel's messages could not be stored")
     before = sorted(map(str, place.snapshots.glob("node-*.txt")))[:_MAX_SWEPT]
     known = dict.fromkeys((*files.node_snapshots, *before, *snapshots))
     return replace(files, node_snapshots=tuple(known)), place, None

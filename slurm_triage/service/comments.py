@@ -8,10 +8,12 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
-from slurm_triage.errors import AccountingError
 from slurm_triage.model.job import Job
-from slurm_triage.service.pool import close_all_but
+from slurm_triage.service.forked import fork
+from slurm_triage.service.making import Made
+from slurm_triage.settings import CommentWish
 from slurm_triage.slurm import admin_comment
 
 Write = Callable[[Job, str], None]
@@ -21,11 +23,14 @@ MAX_WAITING = 2000
 _AT_ONCE = 20
 #: A site that does not allow it is asked again this much later.
 PAUSE_S = 600.0
-_EXIT_NOT_ALLOWED = 3
+_NO_PROCESS_S = 5.0
 
 
 class Comments:
-    def __init__(self, write: Write = admin_comment.write, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, wish: CommentWish, write: Write = admin_comment.write, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wish = wish
         self._write = write
         self._clock = clock
         self._waiting: deque[tuple[Job, str]] = deque(maxlen=MAX_WAITING)
@@ -33,34 +38,32 @@ class Comments:
         self._not_before = 0.0
         self.failures = 0
 
-    def put(self, job: Job, text: str) -> None:
-        self._waiting.append((job, text))
+    def put(self, made: Made) -> None:
+        """The verdict on a job's last run, if the site wants it."""
+        record, job = made.outcome.record, made.task.job
+        failed = record.status not in ("completed", "running") or record.cls is not None
+        last_run = not record.provisional and job.state not in ("REQUEUED", "PREEMPTED")
+        if last_run and (self._wish == "all" or (self._wish == "failures" and failed)):
+            text = f"{record.cls or record.status}: {made.outcome.headline}".replace(" · ", " - ")
+            self._waiting.append((job, text))
 
     def work(self) -> None:
         """Start the next batch if the last one is through. Never waits."""
         if self._pid is not None and not self._collect(os.WNOHANG):
             return
         if self._waiting and self._clock() >= self._not_before:
-            batch = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
-            self._pid = os.fork()
-            if self._pid == 0:
-                self._run(batch)
+            batch = list(islice(self._waiting, _AT_ONCE))
+            try:
+                self._pid = fork(lambda: self._run(batch))
+            except OSError:
+                self._not_before = self._clock() + _NO_PROCESS_S
+                return
+            for _ in batch:
+                self._waiting.popleft()
 
     def _run(self, batch: list[tuple[Job, str]]) -> None:
-        """Never returns."""
-        status = 1
-        try:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_DFL)
-            signal.set_wakeup_fd(-1)
-            close_all_but(None)
-            for job, text in batch:
-                self._write(job, text)
-            status = 0
-        except AccountingError:
-            status = _EXIT_NOT_ALLOWED
-        finally:
-            os._exit(status)
+        for job, text in batch:
+            self._write(job, text)
 
     def _collect(self, options: int) -> bool:
         pid = self._pid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -25,6 +26,9 @@ def record(spool: Path, job_id: str, env: Mapping[str, str], *, kind: str = "hoo
             file.write(text)
         temporary.rename(final)
     except OSError as error:
+        if not isinstance(error, FileExistsError):
+            with contextlib.suppress(OSError):
+                temporary.unlink()
         raise PartialResultError(f"cannot write into the spool {spool}: {error.strerror}; check it") from error
     return final
 

@@ -6,6 +6,7 @@ the child says. It may only choose among classes, numbers and names that have th
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,17 +27,7 @@ _STATUSES = frozenset({"completed", "failed", "cancelled", "running", "hanging",
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 #: Record fields that the child supplies: short words of ours, free names, numbers.
-_WORDS = (
-    "cls",
-    "rule",
-    "fingerprint",
-    "confidence",
-    "domain",
-    "stage",
-    "throughput_unit",
-    "args_digest",
-    "rules_digest",
-)
+_WORDS = ("rule", "fingerprint", "confidence", "domain", "stage", "throughput_unit", "args_digest", "rules_digest")
 _NAMES = ("model", "image", "name")
 _PATHS = ("job_dir", "report_path")
 _NUMBERS = ("gpu_hours", "gpu_hours_lost", "step_time_s", "setup_s", "throughput")
@@ -50,16 +41,21 @@ class BadOutcomeError(TriageError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``headline``: the one line for AdminComment. ``problem``: why the report is not on disk, if it is not."""
+    """``headline``: the one line for AdminComment. ``problem``: why the report is not on disk, if it is not;
+    ``passing``: that may be over in a while (a full disk). ``scan``: what it says of its work, for the tallies."""
 
     record: LedgerRecord
     headline: str
     problem: str | None = None
+    passing: bool = False
+    scan: Any = None
 
 
-def encode(record: Mapping[str, Any], headline: str, problem: str | None) -> bytes:
-    """The child's side."""
-    return orjson.dumps({"record": dict(record), "headline": headline, "problem": problem}, default=str)
+def encode(record: Mapping[str, Any], headline: str, problem: str | None, passing: bool, scan: Any = None) -> bytes:
+    """The child's side: one line."""
+    answer = {"record": dict(record), "headline": headline, "problem": problem, "passing": passing, "scan": scan}
+    # Not orjson, which refuses texts that are no Unicode: a path may have bytes of another encoding.
+    return json.dumps(answer, default=str, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def decode(data: bytes, job: Job, *, now: float) -> Outcome:
@@ -74,15 +70,11 @@ def decode(data: bytes, job: Job, *, now: float) -> Outcome:
     if not isinstance(said, dict):
         raise BadOutcomeError(f"the answer about job {job.job_id} holds no record")
     headline, problem = answer.get("headline"), answer.get("problem")
-    values: dict[str, Any] = {}
-    for key in _WORDS:
-        values[key] = _word(said.get("class" if key == "cls" else key))
+    values: dict[str, Any] = {"cls": _word(said.get("class"))} | {key: _word(said.get(key)) for key in _WORDS}
     values |= {key: _text(said.get(key), 255) for key in _NAMES} | {key: _path(said.get(key)) for key in _PATHS}
     values |= {key: _number(said.get(key)) for key in _NUMBERS}
-    for key in _INTEGERS:
-        number = _number(said.get(key))
-        values[key] = None if number is None else int(number)
-    status = said.get("status")
+    values |= {key: int(number) for key in _INTEGERS if (number := _number(said.get(key))) is not None}
+    status, passing = said.get("status"), answer.get("passing") is True
     record = replace(
         minimal_record(job, now=now),
         **{key: value for key, value in values.items() if value is not None},
@@ -90,8 +82,9 @@ def decode(data: bytes, job: Job, *, now: float) -> Outcome:
         degraded=said.get("degraded") is True,
         versions=_versions(said.get("versions")),
         node_evidence=_evidence(said.get("node_evidence"), job),
+        provisional=passing or not job.final,
     )
-    return Outcome(record, _text(headline, 300) or record.status, _text(problem, 500))
+    return Outcome(record, _text(headline, 300) or record.status, _text(problem, 500), passing, answer.get("scan"))
 
 
 def minimal_record(job: Job, *, now: float) -> LedgerRecord:

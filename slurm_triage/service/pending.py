@@ -11,6 +11,7 @@ from slurm_triage.service.outcome import minimal_record
 from slurm_triage.service.own_messages import own_messages
 from slurm_triage.service.spool import Arrived
 from slurm_triage.service.spool_event import KernelMessage
+from slurm_triage.service.task import Task
 from slurm_triage.settings import Settings
 from slurm_triage.slurm import hook_env
 from slurm_triage.slurm.retry import Backoff
@@ -25,6 +26,8 @@ _WITH_STDOUT = frozenset({"epilog", "epilog-slurmctld", "jobcomp"})
 
 #: After the first seconds a record that is still not complete is somebody's problem elsewhere.
 RETRY = Backoff(first_s=0.5, longest_s=60.0)
+#: A full disk is not emptied at once, and every try reads the log again.
+UNWRITTEN = Backoff(first_s=60.0, longest_s=3600.0)
 
 
 @dataclass(slots=True)
@@ -36,12 +39,14 @@ class Pending:
     next_try: float
     arrived: list[Arrived] = field(default_factory=list)
     tries: int = 0
-    busy: set[str] = field(default_factory=set)
-    """Keys of attempts whose reports are being made."""
+    unwritten: int = 0
+    """How often a report could not be written for a reason that may pass."""
+    early: bool = False
+    """It has a report from a hook's word alone."""
     settles: set[str] = field(default_factory=set)
     """Names of spool files that are dealt with once ``busy`` is empty."""
-    record: Job | None = None
-    """Accounting's record, if the reconciler brought it along."""
+    busy: set[str | None] = field(default_factory=set)
+    """Keys of attempts whose reports are being made."""
     kernel_used: bool = False
 
     def kernel(self) -> dict[str, tuple[KernelMessage, ...]]:
@@ -52,24 +57,20 @@ class Pending:
                 found[arrived.event.host] = (*found.get(arrived.event.host, ()), *arrived.event.kernel)
         return found
 
-    def wishes(self) -> set[str | None]:
-        return {arrived.event.wish for arrived in self.arrived}
+    def settle_all(self) -> None:
+        """What has arrived by now is dealt with once ``busy`` is empty."""
+        self.settles.update(arrived.name for arrived in self.arrived)
 
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """One attempt to report on. ``log_is_its_own``: no later run has begun to write the same log."""
-
-    job: Job
-    key: str
-    log_is_its_own: bool
+    def wishes(self, owner: int | None) -> set[str | None]:
+        """What ``sbatch --triage=`` and the job's environment ask for, if Slurm or the owner said so."""
+        return {arrived.event.wish for arrived in self.arrived if arrived.trusted or arrived.uid == owner}
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """``settled``: once the reports are made, the events are dealt with. ``why``: for the worker's log."""
 
-    reports: tuple[Report, ...] = ()
+    tasks: tuple[Task, ...] = ()
     settled: bool = False
     why: str = ""
 
@@ -87,10 +88,11 @@ def decide(pending: Pending, job: Job | None, done: Done, settings: Settings, no
     complete = attempts[last_meant].final
     give_up = waited > settings.give_up_s
     enough = waited > settings.final_wait_s
-    reports = []
+    kernel = pending.kernel()
+    tasks = []
     for index, attempt in enumerate(attempts[: last_meant + 1]):
         own = index + 1 == len(attempts) or attempts[index + 1].start is None
-        alone = replace(attempt, earlier=attempts[:index])
+        alone = replace(attempt, job_id=pending.job_id, earlier=attempts[:index])
         refined = refine(alone, pending.arrived) if index == len(attempts) - 1 else alone
         key = minimal_record(refined, now=0.0).key
         if key in pending.busy or not attempt.is_terminal:
@@ -100,9 +102,9 @@ def decide(pending: Pending, job: Job | None, done: Done, settings: Settings, no
         else:
             wanted = enough and not done.is_reported(key)
         if wanted:
-            reports.append(Report(refined, key, own))
+            tasks.append(Task(refined, key, kernel, settings.report_dir, own))
     why = "" if complete else f"accounting's record is not complete (state {attempts[last_meant].state})"
-    return Decision(tuple(reports), complete or give_up, why)
+    return Decision(tuple(tasks), complete or give_up, why)
 
 
 def refine(job: Job, arrived: Iterable[Arrived]) -> Job:

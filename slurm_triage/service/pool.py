@@ -1,6 +1,9 @@
-"""Children: one per job, forked from the worker with the rules already loaded, bounded in number and time.
+"""Children, forked from the worker with the rules already loaded, bounded in number and time.
 
-A child is the owner's from its first step on. Its answer comes through a pipe, at most ``outcome.MAX_BYTES`` of it.
+A child is one user's from its first step on and works through a batch of his jobs, because becoming a user and touching
+the first pages of everything costs more than a small log. Its answers come through a pipe, one line per job and in
+order, so whatever happens to it is known to have happened at its first unanswered job: that one has failed, and the
+others, which it had not begun with, are given back.
 """
 
 from __future__ import annotations
@@ -9,180 +12,192 @@ import contextlib
 import os
 import selectors
 import signal
-import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from slurm_triage.errors import TriageError
 from slurm_triage.service import outcome, privilege
-from slurm_triage.service.child import Task
+from slurm_triage.service.forked import fork
+from slurm_triage.service.task import Task
+
+#: Jobs of one child. The first costs three times as much as one that follows (tests/bench/worker.py).
+MAX_BATCH = 64
+#: A child begins with no other job when it is this old, so a long log keeps few others waiting, and not for long.
+BATCH_S = 1.0
 
 _READ_BYTES = 1 << 16
-
-#: Exit statuses of a child that did not answer.
-EXIT_REFUSED = 71
-EXIT_FAILED = 72
+_FAILED = b"!"
+#: How soon to look again for the end of a child that has closed its pipe.
+_ENDING_S = 0.005
+_STOP_S = 5.0
 
 Work = Callable[[Task], bytes]
 
 
-@dataclass(slots=True)
-class _Child:
-    task: Task
-    pid: int
-    fd: int
-    deadline: float
-    parts: list[bytes] = field(default_factory=list)
-    size: int = 0
-    killed: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """``answer`` is None if the child gave none that can be used; then ``failure`` says why, in one sentence."""
+    """``answer`` as it came from the child, or ``failure`` in one sentence; neither if no child began with the task."""
 
     task: Task
-    answer: bytes | None
+    answer: bytes | None = None
     failure: str | None = None
 
 
+@dataclass(slots=True)
+class _Child:
+    """``tasks``: those without answer; the first of them is in hand. Times are monotonic seconds."""
+
+    pid: int
+    fd: int
+    tasks: deque[Task]
+    begins_until: float
+    deadline: float
+    has_answered: bool = False
+    has_ended: bool = False
+    unread: bytes = b""
+    killed: str | None = None
+
+
 class Pool:
-    """``work`` runs in the child, as the owner, and returns the encoded outcome."""
+    """``work`` runs in the child, as the owner, and returns the encoded outcome, a line without its end."""
 
     def __init__(self, work: Work, *, size: int, wall_s: float, memory_bytes: int) -> None:
         self._work = work
-        self._size = size
         self._wall_s = wall_s
         self._memory_bytes = memory_bytes
         self._children: dict[int, _Child] = {}
         self._selector = selectors.DefaultSelector()
-        self.started = 0
+        self.size = size
 
     @property
     def free(self) -> int:
-        return self._size - len(self._children)
+        return self.size - len(self._children)
 
     def __len__(self) -> int:
         return len(self._children)
 
-    def start(self, task: Task) -> None:
-        """Fork a child for the task. Raises OSError when no process or pipe can be had."""
+    def start(self, tasks: Sequence[Task]) -> None:
+        """Fork a child for these tasks of one user. Raises OSError when no process or pipe can be had."""
         read, write = os.pipe2(os.O_CLOEXEC)
-        parent = os.getpid()
-        # Unwritten output would be written twice.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        parent, now = os.getpid(), time.monotonic()
         try:
-            pid = os.fork()
+            pid = fork(lambda: self._serve(tasks, write, parent, now + BATCH_S), keep=write)
         except OSError:
             os.close(read)
-            os.close(write)
             raise
-        if pid == 0:
-            self._run_child(task, write, parent)
-        os.close(write)
+        finally:
+            os.close(write)
         os.set_blocking(read, False)
-        self._children[pid] = _Child(task, pid, read, time.monotonic() + self._wall_s)
-        self._selector.register(read, selectors.EVENT_READ, pid)
-        self.started += 1
+        self._children[pid] = _Child(pid, read, deque(tasks), now + BATCH_S, now + self._wall_s)
+        self._selector.register(read, selectors.EVENT_READ)
 
-    def _run_child(self, task: Task, write: int, parent: int) -> None:
-        """Never returns."""
-        status = EXIT_FAILED
+    # ---- in the child ---------------------------------------------------------------------------------------------
+
+    def _serve(self, tasks: Sequence[Task], write: int, parent: int, begins_until: float) -> None:
         try:
             os.setsid()
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-                signal.signal(number, signal.SIG_DFL)
-            signal.set_wakeup_fd(-1)
-            close_all_but(write)
-            privilege.limit(self._wall_s, self._memory_bytes)
-            uid = task.job.uid
-            if uid is None:
-                raise privilege.PrivilegeError("accounting does not say whose job this is")
-            privilege.drop(uid, parent)
-            os.chdir("/")
-            if task.job.work_dir:
-                # Ids are looked for in the working directory, too.
+            privilege.limit(self._wall_s * len(tasks), self._memory_bytes)
+            privilege.drop(tasks[0].job.uid, parent)
+            for number, task in enumerate(tasks):
+                if number and time.monotonic() > begins_until:
+                    return
+                privilege.limit_cpu(self._wall_s)
+                os.chdir("/")
                 with contextlib.suppress(OSError):
-                    os.chdir(task.job.work_dir)
-            _send(write, self._work(task))
-            status = 0
-        except TriageError as error:
-            status = EXIT_REFUSED
-            with contextlib.suppress(OSError):
-                os.write(write, b"!" + str(error).encode("utf-8", "replace")[:1000])
+                    # Ids are looked for in the working directory, too.
+                    os.chdir(task.job.work_dir or "/")
+                _send(write, self._work(task) + b"\n")
         except BaseException as error:
-            with contextlib.suppress(OSError):
-                os.write(write, b"!" + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000])
-        finally:
-            os._exit(status)
+            # What broke this job may have left something behind, so the others get another child.
+            kind = "" if isinstance(error, TriageError) else f"{type(error).__name__}: "
+            _send(write, _FAILED + f"{kind}{error}".encode("utf-8", "replace")[:1000].replace(b"\n", b" ") + b"\n")
+
+    # ---- in the worker --------------------------------------------------------------------------------------------
 
     def collect(self, timeout_s: float) -> list[Finished]:
-        """Wait at most ``timeout_s`` for something to happen; what has finished by then."""
-        if not self._children:
-            return []
-        now = time.monotonic()
-        nearest = min(child.deadline for child in self._children.values())
-        for key, _ in self._selector.select(max(0.0, min(timeout_s, nearest - now))):
-            self._read(self._children[key.data])
-        now = time.monotonic()
-        for child in self._children.values():
-            if child.deadline <= now and child.killed is None:
-                self._kill(child, f"it took longer than {self._wall_s:.0f} s")
-        return [done for child in list(self._children.values()) if (done := self._reap(child)) is not None]
+        """Wait at most ``timeout_s`` for something to happen; what is finished, or given back, by then."""
+        children = self._children.values()
+        until = min((child.deadline for child in children), default=float("inf"))
+        if any(child.fd < 0 for child in children):
+            timeout_s = min(timeout_s, _ENDING_S)
+        self._selector.select(max(0.0, min(timeout_s, until - time.monotonic())))
+        return [finished for child in list(children) for finished in self._look(child)]
 
-    def _read(self, child: _Child) -> None:
-        try:
-            data = os.read(child.fd, _READ_BYTES)
-        except BlockingIOError:
-            return
-        if not data:
+    def _look(self, child: _Child) -> Iterator[Finished]:
+        # In this order: an answer written before the child ended, or before it was too old to begin with another job,
+        # has been read when that is decided.
+        now = time.monotonic()
+        pid, status = os.waitpid(child.pid, os.WNOHANG)
+        child.has_ended = pid != 0
+        for line in self._lines(child):
+            if not child.tasks:
+                self._kill(child, "it answered more than it was asked")
+                break
+            child.has_answered, child.deadline = True, now + self._wall_s
+            if line.startswith(_FAILED):
+                yield Finished(child.tasks.popleft(), failure=line[1:].decode("utf-8", "replace"))
+            else:
+                yield Finished(child.tasks.popleft(), line)
+        while now > child.begins_until and len(child.tasks) > 1:
+            yield Finished(child.tasks.pop())
+        if child.has_ended:
+            self._close(child)
+            del self._children[child.pid]
+            yield from self._left(child, status)
+        elif now >= child.deadline:
+            self._kill(child, f"it took longer than {self._wall_s:.0f} s")
+
+    def _left(self, child: _Child, status: int) -> Iterator[Finished]:
+        """What a child that is gone did not answer. One that never answered has failed, whatever its status."""
+        if child.tasks and (child.killed or status or not child.has_answered):
+            code = os.waitstatus_to_exitcode(status)
+            why = child.killed or f"it ended with {'signal' if code < 0 else 'status'} {abs(code)}"
+            yield Finished(child.tasks.popleft(), failure=why)
+        yield from map(Finished, reversed(child.tasks))
+
+    def _lines(self, child: _Child) -> list[bytes]:
+        """All whole lines that are in the pipe. A process that the child left behind may hold it open."""
+        most = outcome.MAX_BYTES * (len(child.tasks) + 1)
+        while child.fd >= 0 and len(child.unread) <= most:
+            try:
+                data = os.read(child.fd, _READ_BYTES)
+            except BlockingIOError:
+                break
+            child.unread += data
+            if not data:
+                self._close(child)
+        *lines, child.unread = child.unread.split(b"\n")
+        if len(child.unread) > outcome.MAX_BYTES:
+            self._kill(child, "it answered more than it may")
+        return lines
+
+    def _close(self, child: _Child) -> None:
+        if child.fd >= 0:
             self._selector.unregister(child.fd)
             os.close(child.fd)
             child.fd = -1
-            return
-        child.parts.append(data)
-        child.size += len(data)
-        if child.size > outcome.MAX_BYTES:
-            self._kill(child, "it answered more than it may")
 
     def _kill(self, child: _Child, why: str) -> None:
-        child.killed = why
+        child.killed = child.killed or why
         # Its own session: whatever it may have started goes with it.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child.pid, signal.SIGKILL)
+        for kill in () if child.has_ended else (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(child.pid, signal.SIGKILL)
 
-    def _reap(self, child: _Child) -> Finished | None:
-        pid, status = os.waitpid(child.pid, os.WNOHANG)
-        if pid == 0:
-            return None
-        while child.fd >= 0:
-            before = child.size
-            self._read(child)
-            if child.fd >= 0 and child.size == before:
-                # A process that the child left behind holds the pipe open; it does not speak for the job.
-                self._selector.unregister(child.fd)
-                os.close(child.fd)
-                child.fd = -1
-        del self._children[child.pid]
-        data = b"".join(child.parts)
-        if child.killed is not None:
-            return Finished(child.task, None, child.killed)
-        if status == 0 and not data.startswith(b"!"):
-            return Finished(child.task, data)
-        if data.startswith(b"!"):
-            return Finished(child.task, None, data[1:].decode("utf-8", "replace"))
-        code = os.waitstatus_to_exitcode(status)
-        return Finished(child.task, None, f"it ended with {'signal ' if code < 0 else 'status '}{abs(code)}")
+    def end(self, job_id: str, why: str) -> None:
+        """Kill the child that has this job in hand."""
+        for child in self._children.values():
+            if child.tasks and child.tasks[0].job.job_id == job_id:
+                self._kill(child, why)
 
     def stop(self) -> None:
-        """Kill what still runs and collect it."""
+        """Kill what still runs. A child that hangs in a file system dies when that lets it go."""
         for child in self._children.values():
             self._kill(child, "the worker was stopped")
-        while self._children:
+        until = time.monotonic() + _STOP_S
+        while self._children and time.monotonic() < until:
             self.collect(0.1)
         self._selector.close()
 
@@ -191,15 +206,3 @@ def _send(fd: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
-
-
-def close_all_but(keep: int | None) -> None:
-    """Locks, sockets and files of the worker are not the child's; standard streams lead nowhere."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(null, standard)
-    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 (names are all that is needed)
-        if number > 2 and number != keep:
-            # The listing's own descriptor is among them and closed already.
-            with contextlib.suppress(OSError):
-                os.close(number)

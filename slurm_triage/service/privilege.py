@@ -7,6 +7,7 @@ import os
 import pwd
 import resource
 import signal
+import time
 
 from slurm_triage.errors import TriageError
 
@@ -23,11 +24,13 @@ class PrivilegeError(TriageError):
     """The child could not become the job's owner; it must not go on."""
 
 
-def drop(uid: int, parent: int) -> None:
+def drop(uid: int | None, parent: int) -> None:
     """Run as ``uid`` from here on, with all of that user's groups, and never gain anything again. Dies with ``parent``.
 
     Raises PrivilegeError; the caller must then exit without touching anything.
     """
+    if uid is None:
+        raise PrivilegeError("accounting does not say whose job this is")
     if os.geteuid() == 0:
         if uid == 0:
             raise PrivilegeError("jobs of root are not triaged by the worker; run slurm-triage JOB as root")
@@ -53,14 +56,19 @@ def drop(uid: int, parent: int) -> None:
         raise PrivilegeError("the worker is gone; nothing to report to")
 
 
-def limit(wall_s: float, memory_bytes: int) -> None:
+def limit(cpu_s: float, memory_bytes: int) -> None:
     """Bounds that hold whatever a log or directory does to us. The worker's own clock is the second guard."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    cpu_s = int(wall_s) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 5))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 6, int(cpu_s) + 6))
+
+
+def limit_cpu(more_s: float) -> None:
+    """End this process after so much more CPU time, if ``limit`` does not do it before."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (min(hard, int(time.process_time() + more_s) + 1), hard))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -27,6 +27,8 @@ _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _VALUE = re.compile(r"[ -~]*")
 _ESCAPE = re.compile(r"\\([0-9a-f]{2})")
+#: ``sbatch --comment="triage=watch ..."``
+_IN_COMMENT = re.compile(r"(?:^|[\s,;])triage=(\w+)(?=$|[\s,;])")
 _KERNEL_TIME = re.compile(r"^\[ *(\d{1,12}\.\d{1,9})\] ?(.*)$", re.DOTALL)
 
 
@@ -59,9 +61,11 @@ class Event:
 
     @property
     def wish(self) -> str | None:
-        """What ``sbatch --triage=`` asked for: on, off or watch."""
-        value = self.env.get("SPANK_SLURM_TRIAGE", "")
-        return value if value in ("on", "off", "watch") else None
+        """What ``sbatch --triage=`` asked for, else $SLURM_TRIAGE where a hook sees the job's environment, else the
+        job's comment: on, off or watch."""
+        values = [self.env.get("SPANK_SLURM_TRIAGE"), self.env.get("SLURM_TRIAGE")]
+        values += _IN_COMMENT.findall(self.env.get("SLURM_JOB_COMMENT", ""))
+        return next((value for value in values if value in ("on", "off", "watch")), None)
 
 
 def parse(data: bytes) -> Event:

@@ -14,8 +14,13 @@ _IN_COMMENT = re.compile(r"(?:^|[\s,;])triage=off(?=$|[\s,;])")
 _IN_SUBMIT_LINE = re.compile(r"(?:^|[\s,=])SLURM_TRIAGE=off(?=$|[\s,])")
 
 
-def off_reason(job: Job, wishes: Iterable[str | None], settings: Settings) -> str | None:
-    """Why the job gets no report, or None if it gets one. ``wishes``: of its events (``sbatch --triage=``)."""
+def off_reason(job: Job, wishes: Iterable[str | None], settings: Settings, own_uid: int | None) -> str | None:
+    """Why the job gets no report, or None if it gets one. ``wishes``: of its events (``sbatch --triage=``).
+    ``own_uid``: set for a worker that is not root's."""
+    if own_uid is not None and job.uid != own_uid:
+        return "it belongs to somebody else, and this worker is not root's"
+    if own_uid is None and job.uid == 0:
+        return "it is root's own"
     if job.partition in settings.off_partitions:
         return f"partition {job.partition} is switched off"
     if job.account in settings.off_accounts:

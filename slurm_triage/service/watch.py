@@ -32,6 +32,8 @@ class Look:
     silence_s: float
     limit_s: float
     progress: Progress
+    after: str | None = None
+    """What the log spoke of last."""
     evidence: tuple[str, ...] = ()
 
     def line(self, job_id: str) -> str:
@@ -67,6 +69,7 @@ def look(follower: Follower, job: Job, kinds: Mapping[str, str], now: float, lim
         silence_s=silence,
         limit_s=limit,
         progress=progress,
+        after=after,
         evidence=_evidence(follower, progress, after, now) if hanging else (),
     )
 

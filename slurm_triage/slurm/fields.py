@@ -7,6 +7,9 @@ import re
 #: Slurm's words for "there is no value".
 NOTHING = frozenset({"", "None", "Unknown", "N/A", "(null)", "None assigned", "INVALID"})
 
+#: 365 days: what the backfill scheduler writes into jobs without a limit (seen on 22.05 to 26.05).
+NO_LIMIT_S = 365 * 86400.0
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _SIZE = re.compile(r"([\d.]+)([KMGTP]?)")
 _CANCELLED_BY = re.compile(r"CANCELLED by (\d+)")
@@ -47,10 +50,9 @@ def gpus(tres: str | None) -> int | None:
 
 
 def time_limit_s(minutes: str | None) -> float | None:
-    """Seconds in a number of minutes; None for UNLIMITED, Partition_Limit and the 365 days that the backfill scheduler
-    writes into jobs without a limit (seen on 22.05)."""
+    """Seconds in a number of minutes; None for UNLIMITED, Partition_Limit and NO_LIMIT_S."""
     count = number(minutes)
-    return None if count is None or count == 365 * 24 * 60 else count * 60.0
+    return None if count is None or count * 60.0 == NO_LIMIT_S else count * 60.0
 
 
 def epoch(value: str | None) -> float | None:

@@ -21,6 +21,11 @@ Env = Mapping[str, str]
 
 #: slurmctld gives a job that died with its node the raw status 1, which reads as "killed by SIGHUP" (24.11 and later).
 LOST_NODE_SIGNAL = 1
+#: Slurm's own mark for a job that was killed for its memory.
+OUT_OF_MEMORY_SIGNAL = 125
+
+#: Hooks that are called before the job's end; their end is the planned one.
+_BEFORE_THE_END = ("prolog", "epilog_task")
 
 #: Our field -> (name in SLURM_ environments, name in jobcomp's)
 _TEXTS = {
@@ -64,17 +69,24 @@ def job(env: Env) -> Job:
     other: cancelled jobs and lost nodes have exit code 0:0 here."""
     code, signal = _exit(env)
     derived_code, derived_signal = _derived(env)
-    state = fields.state(_either(env, ("SLURM_JOB_STATE", "JOBSTATE")))[0]
-    if state is None and (code or signal) and signal != LOST_NODE_SIGNAL:
-        state = "FAILED"
     nodes = nodelist.expand(_either(env, ("SLURM_JOB_NODELIST", "NODES")) or env.get("SLURM_NODELIST"))
+    state = _state(env, code, signal, has_run=bool(nodes))
+    if signal == LOST_NODE_SIGNAL and state != "FAILED":
+        code = signal = None
     times = {name: fields.epoch(_either(env, keys)) for name, keys in _TIMES.items()}
     if not nodes and state in TERMINAL_STATES:
         times["start"] = None
+    if env.get("SLURM_SCRIPT_CONTEXT", "").startswith(_BEFORE_THE_END):
+        times["end"] = None
     texts = {name: fields.text(_either(env, keys)) for name, keys in _TEXTS.items()}
     numbers = {name: fields.number(_either(env, keys)) for name, keys in _NUMBERS.items()}
+    if numbers["uid"] and not numbers["gid"]:
+        # Task epilogs are told group 0, whatever the user's group is.
+        numbers["gid"] = None
+    numbers["node_count"] = numbers["node_count"] or None
     task = _either(env, ("SLURM_ARRAY_TASK_ID", "ARRAYTASKID"))
     is_task = task not in (None, expand.NO_TASK)
+    limit_s = duration.parse_slurm(env.get("LIMIT"))
     found = Job(
         job_id=job_id(env),
         array_job_id=_either(env, ("SLURM_ARRAY_JOB_ID", "ARRAYJOBID")) if is_task else None,
@@ -85,7 +97,7 @@ def job(env: Env) -> Job:
         exit_signal=signal,
         derived_exit_code=derived_code,
         derived_exit_signal=derived_signal,
-        time_limit_s=duration.parse_slurm(env.get("LIMIT")),
+        time_limit_s=None if limit_s == fields.NO_LIMIT_S else limit_s,
         nodes=nodes,
         source="hook",
         **texts,  # type: ignore[arg-type]
@@ -147,6 +159,18 @@ def _either(env: Env, names: tuple[str, str]) -> str | None:
 def _node_side(env: Env) -> bool:
     """slurmd's epilog does not say whether the job is an array task."""
     return env.get("SLURM_SCRIPT_CONTEXT", "").endswith("_slurmd")
+
+
+def _state(env: Env, code: int | None, signal: int | None, *, has_run: bool) -> str | None:
+    """What the hook states, or the one state that the exit code leaves."""
+    stated = fields.state(_either(env, ("SLURM_JOB_STATE", "JOBSTATE")))[0]
+    if stated == "PENDING" and has_run:
+        return "REQUEUED"
+    if stated is not None or signal == LOST_NODE_SIGNAL:
+        return stated
+    if signal == OUT_OF_MEMORY_SIGNAL:
+        return "OUT_OF_MEMORY"
+    return "FAILED" if code or signal else None
 
 
 def _exit(env: Env) -> tuple[int | None, int | None]:

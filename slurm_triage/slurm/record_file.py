@@ -10,7 +10,7 @@ The file holds one object. Every key is optional, unknown keys are ignored:
     exit_signal    a number, if exit_code does not hold it
     submit start end        ISO 8601 (without offset: local time) or seconds since the epoch
     elapsed                 "1-02:03:04" or seconds (also elapsed_s)
-    time_limit              "365-00:00:00", "UNLIMITED", or minutes as Slurm counts them; time_limit_s in seconds
+    time_limit              "1-02:00:00", "UNLIMITED", or minutes as Slurm counts them; time_limit_s in seconds
     nodes                   "chi[2801-2802]" or a list of names
     steps                   list of {step_id, name, state, exit_code, start, end, nodes, max_rss_bytes}
     earlier                 list of such records: earlier attempts of the same job, oldest first
@@ -30,6 +30,7 @@ from slurm_triage.errors import NotFoundError, UsageError
 from slurm_triage.model import duration, exit_status, nodelist
 from slurm_triage.model.job import TERMINAL_STATES, Job, JobStep
 from slurm_triage.model.state_names import STATE_NAMES
+from slurm_triage.slurm import fields
 
 #: A record with thousands of steps takes less than a megabyte.
 MAX_RECORD_BYTES = 16 << 20
@@ -136,7 +137,10 @@ def _job(record: object, depth: int) -> Job:
         steps=_list(record, "steps", _step),
         source="file",
         earlier=() if depth else _list(record, "earlier", lambda item: _job(item, depth + 1)),
+        cancelled_by_uid=_cancelled_by(record.get("state")),
     )
+    if job.time_limit_s == fields.NO_LIMIT_S:
+        job = replace(job, time_limit_s=None)
     return _without_plans(job)
 
 
@@ -150,6 +154,8 @@ def _without_plans(job: Job) -> Job:
     if job.state in TERMINAL_STATES and not job.nodes and job.start is not None and job.start == job.end:
         # sacct prints Start = End for a job that was cancelled while it was pending.
         job = replace(job, start=None)
+    if job.state == "CANCELLED" and job.never_started and not job.elapsed_s:
+        job = replace(job, elapsed_s=None)
     if job.elapsed_s is None and job.start is not None and job.end is not None and job.end >= job.start:
         job = replace(job, elapsed_s=job.end - job.start)
     return replace(job, final=job.is_terminal and job.end is not None)
@@ -310,6 +316,10 @@ def _state(record: Mapping[str, object], key: str) -> str | None:
         raise _wrong(key, 'a Slurm job state such as "FAILED"', value)
     state = word[0].upper()
     return STATE_NAMES.get(state, state)
+
+
+def _cancelled_by(state: object) -> int | None:
+    return fields.state(state)[1] if isinstance(state, str) else None
 
 
 def _list(record: Mapping[str, object], key: str, make: Callable[[object], _T]) -> tuple[_T, ...]:

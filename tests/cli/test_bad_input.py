@@ -44,6 +44,7 @@ def test_what_is_no_log(tmp_path: Path, log: Path) -> None:
         ("loop", "leads nowhere"),
         ("/dev/zero", "device"),
         ("", "nothing is named"),
+        ("/", "no log in /"),
         ("99999999", "no log or directory of job 99999999"),
         ("n" * 300, "cannot look at"),
         (f"{log.name}/x", "no file or directory"),
@@ -59,11 +60,13 @@ def test_odd_contents_are_named(tmp_path: Path) -> None:
     (tmp_path / "binary.log").write_bytes(bytes(range(256)) * 400)
     (tmp_path / "cut.log.gz").write_bytes(gzip.compress(BAD.encode())[:-300])
     (tmp_path / "nul.log").write_bytes(b"\0" * 100_000 + BAD.encode())
+    (tmp_path / "hole.log").write_bytes(b"\0" * 100_000)
     for name, words in [
         ("empty.log", "The log is empty"),
         ("binary.log", "binary"),
         ("cut.log.gz", "cut.log.gz"),
         ("nul.log", "subprocess-fail"),
+        ("hole.log", "nothing but NUL bytes"),
     ]:
         result = run("log", name, cwd=tmp_path)
         assert (result.code, result.err) == (0, ""), name
@@ -142,6 +145,7 @@ def test_wrong_usage(args: tuple[str, ...], log: Path) -> None:
 def test_unknown_names() -> None:
     assert run("rules", "show", "nosuch").code == 3
     assert run("rules", "test", "/nosuch/file").code == 3
+    assert run("rules", "lint", "/nosuch/file").code == 3
     assert run("explain", "/nosuch/file").code == 3
     assert run("nosuch-word").code == 3
 

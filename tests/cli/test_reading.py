@@ -96,8 +96,8 @@ def test_compressed_and_standard_input(tmp_path: Path) -> None:
     (tmp_path / "a.log.gz").write_bytes(gzip.compress(BAD.encode()))
     (tmp_path / "a.log.xz").write_bytes(lzma.compress(BAD.encode()))
     for name in ("a.log.gz", "a.log.xz"):
-        assert verdict(tmp_path / name) == ("failed", "subprocess-fail")
-    assert verdict("-", stdin=BAD.encode()) == ("failed", "subprocess-fail")
+        assert verdict(tmp_path / name) == ("failed", "python-exception")
+    assert verdict("-", stdin=BAD.encode()) == ("failed", "python-exception")
     assert verdict("-", stdin=b"") == ("unknown", None)
 
 
@@ -112,7 +112,7 @@ def test_long_lines_and_progress_bars(tmp_path: Path) -> None:
         out.write(b"\n0: " + bar + b"\n" + b"\0" * 70_000 + b"\n")
         out.write(BAD.split("BARRIER PASSED")[-1].encode())
     started = time.monotonic()
-    assert verdict(log) == ("failed", "subprocess-fail")
+    assert verdict(log) == ("failed", "python-exception")
     assert time.monotonic() - started < 60
 
 

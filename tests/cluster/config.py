@@ -137,14 +137,16 @@ def hosts(layout: Layout, hostname: str) -> str:
     return f"127.0.0.1 localhost {hostname} {' '.join(layout.nodes)}\n"
 
 
-def cgroup_conf(layout: Layout, *, memory_cgroup: bool) -> str:
-    if not memory_cgroup:
+def cgroup_conf(layout: Layout, version: int | None) -> str:
+    """``version`` of the kernel's memory control groups, None if there are none."""
+    if version is None:
         return "ConstrainRAMSpace=no\n"
     return f"""\
-CgroupPlugin=cgroup/v1
+CgroupPlugin=cgroup/v{version}
 CgroupMountpoint={layout.inside}/cgroup
 ConstrainRAMSpace=yes
 ConstrainSwapSpace=no
+{"IgnoreSystemd=yes" if version == 2 else ""}
 """
 
 

@@ -14,9 +14,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
-from tests.cluster import config
+from tests.cluster import cgroups, config
+from tests.cluster.cgroups import MemoryCgroup
 from tests.cluster.layout import ACCOUNT, CHECKOUT, CLUSTER_NAME, USER_COMMENT, USERS, Layout
 from tests.cluster.processes import ClusterError, Processes
 
@@ -191,12 +193,14 @@ class Daemons:
         self.run(["chown", "munge:", f"{inside}/munge"])
         self.run(["chown", "mysql:", f"{inside}/db"])
         hostname = socket.gethostname().partition(".")[0]
-        cgroup = self.memory_cgroup is not None
+        memory = self.memory_cgroup
+        cgroup_version = memory.version if memory else None
         etc = outside / "etc"
         config.write_file(
-            etc / "slurm.conf", config.slurm_conf(self.layout, hostname, memory_cgroup=cgroup, extra=extra)
+            etc / "slurm.conf",
+            config.slurm_conf(self.layout, hostname, memory_cgroup=memory is not None, extra=extra),
         )
-        config.write_file(etc / "cgroup.conf", config.cgroup_conf(self.layout, memory_cgroup=cgroup))
+        config.write_file(etc / "cgroup.conf", config.cgroup_conf(self.layout, cgroup_version))
         config.write_file(etc / "hosts", config.hosts(self.layout, hostname))
         config.write_file(etc / "gres.conf", config.gres_conf(self.layout))
         for name in ("plugstack.conf", *(f"gpu{n}" for n in range(config.GPUS_PER_NODE))):
@@ -208,15 +212,9 @@ class Daemons:
                 config.write_file(outside / "hooks" / name, config.NO_OP, 0o755)
         config.write_file(outside / "hooks/epilog.d/00-site", config.NO_OP, 0o755)
 
-    @property
-    def memory_cgroup(self) -> Path | None:
-        """Where nodes may make their memory cgroups: below our own, version 1 only. None where the kernel has none."""
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            base = Path("/sys/fs/cgroup/memory") / path.lstrip("/")
-            if "memory" in controllers.split(",") and os.access(base, os.W_OK):
-                return base
-        return None
+    @cached_property
+    def memory_cgroup(self) -> MemoryCgroup | None:
+        return cgroups.find()
 
     def _munge_up(self) -> None:
         if self.processes.pid("munged"):
@@ -237,16 +235,19 @@ class Daemons:
             return
         database = self.layout.inside / "db"
         client = ["--no-defaults", f"--socket={database}/mysqld.sock"]
+        common = ["--no-defaults", f"--datadir={database}", f"--tmpdir={database}", "--user=mysql"]
+        # "loose": versions that do not know the option ignore it. Not every kernel has 8 TiB of addresses to reserve.
+        common += ["--innodb-buffer-pool-size=64M", "--loose-innodb-buffer-pool-size-max=64M"]
         if not (self.dir / "db/mysql").is_dir():
-            install = ["mariadb-install-db", "--no-defaults", f"--datadir={database}", "--user=mysql", "--skip-test-db"]
-            self.run([*install, "--auth-root-authentication-method=socket"])
-        daemon = ["mariadbd", "--no-defaults", "--user=mysql", f"--datadir={database}", "--bind-address=127.0.0.1"]
-        daemon += [f"--port={self.layout.database_port}", f"--socket={database}/mysqld.sock", "--skip-log-bin"]
-        daemon += ["--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900", "--performance-schema=OFF"]
-        daemon += ["--innodb-flush-log-at-trx-commit=0", f"--pid-file={database}/mariadb.mysql"]
+            self.run(
+                ["mariadb-install-db", *common, "--skip-test-db", "--auth-root-authentication-method=socket"],
+                timeout_s=120.0,
+            )
+        daemon = ["mariadbd", *common, "--bind-address=127.0.0.1", f"--port={self.layout.database_port}"]
+        daemon += [f"--socket={database}/mysqld.sock", f"--pid-file={database}/mariadb.mysql", "--skip-log-bin"]
+        daemon += ["--innodb-lock-wait-timeout=900", "--performance-schema=OFF", "--innodb-flush-log-at-trx-commit=0"]
         # Slurm's transactions are not written for snapshot isolation, which newer servers switch on.
-        if "innodb-snapshot-isolation" in self.output("mariadbd", "--no-defaults", "--help", "--verbose"):
-            daemon.append("--innodb-snapshot-isolation=OFF")
+        daemon.append("--loose-innodb-snapshot-isolation=OFF")
         self._spawn("mariadb", daemon)
         self.wait_for("MariaDB", lambda: self.succeeds("mariadb-admin", *client, "ping"), 30.0)
         statements = "create database if not exists slurm_acct_db;"
@@ -330,7 +331,17 @@ class Daemons:
         cgroup = self._node_cgroup(node)
         init = self.checkout / "tests/cluster/node-init"
         argv = [str(init), node, str(self.layout.inside), str(self.layout.slurm_conf)]
-        self._spawn(f"node-{node}", [*argv, str(cgroup)] if cgroup else argv)
+        if cgroup is not None and self.memory_cgroup is not None:
+            argv += [str(cgroup), str(self.memory_cgroup.version)]
+        self._spawn(f"node-{node}", argv)
+
+    def slurmd_down(self, node: str) -> None:
+        """slurmd is killed, alone: the node's jobs go on."""
+        self.on_node(node, "pkill", "-KILL", "-x", "slurmd")
+
+    def slurmd_up(self, node: str) -> None:
+        """slurmd again, on a node where it was killed."""
+        self.on_node(node, "slurmd", "-N", node, "-L", f"{self.layout.inside}/log/slurmd-{node}.log")
 
     def on_node(self, node: str, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command as root within the node: its hostname, processes and mounts."""
@@ -362,5 +373,5 @@ class Daemons:
         return CHECKOUT
 
     def _node_cgroup(self, node: str) -> Path | None:
-        base = self.memory_cgroup
-        return base / f"slurm-triage-{self.layout.lane}-{node}" if base else None
+        memory = self.memory_cgroup
+        return memory.base / f"slurm-triage-{self.layout.lane}-{node}" if memory else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 
+from tests.cluster import apt
 from tests.cluster.cluster import Cluster
 from tests.cluster.daemons import PATH
 from tests.cluster.layout import host_layout
@@ -23,8 +23,17 @@ HOST_PACKAGES = {
     "munged": "munge",
     "mariadbd": "mariadb-server",
 }
-#: Plugins and headers, which no program's presence shows.
-HOST_EXTRA_PACKAGES = ("slurm-wlm-basic-plugins", "slurm-wlm-mysql-plugin", "libslurm-dev")
+#: Plugins, headers, what the SPANK plugin is built with, what our units run under, and a kernel with version 2 of
+#: control groups.
+HOST_EXTRA_PACKAGES = (
+    "slurm-wlm-basic-plugins",
+    "slurm-wlm-mysql-plugin",
+    "libslurm-dev",
+    "gcc",
+    "libc6-dev",
+    "systemd",
+    "user-mode-linux",
+)
 
 
 class LaneUnavailableError(ClusterError):
@@ -40,7 +49,10 @@ def make(lane: str) -> Cluster:
         if missing:
             raise LaneUnavailableError(f"not installed: {', '.join(missing)} (python -m tests.cluster install)")
         return Cluster(host_layout())
-    return RootCluster()
+    try:
+        return RootCluster()
+    except ClusterError as error:
+        raise LaneUnavailableError(str(error)) from error
 
 
 def install(lane: str) -> None:
@@ -48,13 +60,7 @@ def install(lane: str) -> None:
     try:
         if lane == "root":
             RootCluster.install()
-            return
-        command = ["apt-get", "install", "-y", "-q", "--no-install-recommends"]
-        subprocess.run(
-            [*command, *HOST_PACKAGES.values(), *HOST_EXTRA_PACKAGES],
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            check=True,
-            stdin=subprocess.DEVNULL,
-        )
-    except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        else:
+            apt.install(*HOST_PACKAGES.values(), *HOST_EXTRA_PACKAGES)
+    except ClusterError as error:
         raise LaneUnavailableError(f"lane {lane} cannot be installed: {error}") from error

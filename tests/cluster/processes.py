@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -44,11 +45,16 @@ class Processes:
 
     def spawn(self, name: str, argv: Sequence[str], env: Mapping[str, str], log: Path) -> int:
         """Start a daemon in its own session, without our descriptors, output to ``log``."""
-        actions = [
+        actions: list[tuple[object, ...]] = [
             (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ]
+        # What our caller left open for us, such as a lock, must not stay open for as long as the daemon lives.
+        for number in sorted(int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2):  # noqa: PTH208
+            with contextlib.suppress(OSError):  # the descriptor that listed the directory
+                if os.get_inheritable(number):
+                    actions.append((os.POSIX_SPAWN_CLOSE, number))
         pid = os.posix_spawnp(argv[0], list(argv), dict(env), file_actions=actions, setsid=True)
         self.directory.mkdir(parents=True, exist_ok=True)
         self._pid_file(name).write_text(f"{pid} {start_time(pid)}\n")

@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.cluster import apt
 from tests.cluster.cluster import Cluster
 from tests.cluster.daemons import PATH
 from tests.cluster.layout import CACHE, CHECKOUT, root_layout
@@ -113,7 +114,7 @@ class RootCluster(Cluster):
         if find() is not None:
             return
         if shutil.which("mmdebstrap") is None:
-            subprocess.run(["apt-get", "install", "-y", "-q", "--no-install-recommends", "mmdebstrap"], check=True)
+            apt.install("mmdebstrap")
         problems = []
         with _install_lock():
             for suite in SUITES:

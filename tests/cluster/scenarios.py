@@ -132,7 +132,7 @@ def start_all(cluster: Cluster, names: Sequence[str] | None = None, prolog_slurm
         if names is not None and scenario.name not in names:
             continue
         if scenario.needs_memory_cgroup and cluster.memory_cgroup is None:
-            started.skipped[scenario.name] = "this kernel has no version 1 memory cgroup that may be written"
+            started.skipped[scenario.name] = "this kernel has no memory cgroup that may be used"
             continue
         directory = cluster.workdir(scenario.user, scenario.name)
         args = ["-J", scenario.name, *scenario.args]

@@ -3,7 +3,8 @@
     python tests/corpus/score.py [KIND ...] [--verbose] [--json]
 
 Prints, per case that is wrong, what was expected and what came out; then status accuracy, precision and recall per
-class, macro-F1, progress errors, false alarms on healthy logs, and how often a verdict called "high" was right.
+class, macro-F1, progress errors, false alarms on healthy logs, and for every level of confidence how often a verdict
+was right.
 Exits with 1 when a figure is below the recorded level (level.json).
 """
 
@@ -157,7 +158,7 @@ def figures(outcomes: list[Outcome]) -> dict[str, Any]:
         "healthy_cases": len(healthy),
         "false_alarms": sum(not o.primary_ok for o in healthy),
         "high_confidence_right": sum(high) / max(1, len(high)),
-        "high_confidence_cases": len(high),
+        "confidence": {level: _right_of(level, outcomes) for level in ("high", "medium", "low")},
         "per_class": {
             cls: {
                 "precision": round(true_positive[cls] / max(1, true_positive[cls] + false_positive[cls]), 3),
@@ -167,6 +168,12 @@ def figures(outcomes: list[Outcome]) -> dict[str, Any]:
             for cls in sorted(f1)
         },
     }
+
+
+def _right_of(level: str, outcomes: list[Outcome]) -> dict[str, float]:
+    """Of the verdicts given with this confidence: how many, and the share that is right."""
+    right = [o.primary_ok for o in outcomes if o.confidence == level]
+    return {"cases": len(right), "right": round(sum(right) / max(1, len(right)), 4)}
 
 
 def below_level(scores: dict[str, Any], level: dict[str, float]) -> list[str]:
@@ -194,13 +201,15 @@ def main() -> int:
     for outcome in outcomes:
         if outcome.problems or args.verbose:
             print(f"{outcome.case}: {'; '.join(outcome.problems) or 'right'} [{outcome.got}, {outcome.confidence}]")
-    per_class = scores.pop("per_class")
+    per_class, confidence = scores.pop("per_class"), scores.pop("confidence")
     print(f"\n{'class':24} {'precision':>9} {'recall':>7} {'f1':>6}")
     for cls, row in per_class.items():
         print(f"{cls:24} {row['precision']:9.3f} {row['recall']:7.3f} {row['f1']:6.3f}")
     print()
     for name, value in scores.items():
         print(f"{name:24} {value:.4f}" if isinstance(value, float) else f"{name:24} {value}")
+    for level, row in confidence.items():
+        print(f"{level + ' confidence':24} {row['right']:.4f} right of {row['cases']}")
     levels = json.loads(LEVEL.read_text()) if LEVEL.exists() else {}
     name = "+".join(args.kinds)
     worse = below_level(scores, levels.get(name, {}))

@@ -48,6 +48,33 @@ def test_item_2_an_earlier_error_of_the_accused_makes_the_alarm_true(triage_text
     assert roles == {"consequence"}
 
 
+LOST = "0: jax.errors.JaxRuntimeError: UNKNOWN: Gloo AllGather failed: [x/pair.cc:547] {} [10.0.0.2]:35558\n"
+
+
+@pytest.mark.parametrize("how, died", [("Connection closed by peer", True), ("Read error", False)])
+def test_item_2_a_closed_connection_proves_that_the_accused_is_gone(triage_text: Triage, how: str, died: bool) -> None:
+    """A process that hangs keeps its connections; the next steps must not ask for a longer time-out."""
+    end = (
+        exits(134, (0,)) + "== Training FAILED (exit=134, 3s) ==\n" + summary(1, "Training FAILED (exit=134)", "3m 10s")
+    )
+    report = triage_text(start() + run(range(40)) + LOST.format(how) + heartbeat([0], [1]) + end)
+    assert (primary(report), report.diagnosis.primary and report.diagnosis.primary.rank) == ("heartbeat-timeout", 1)
+    steps = " ".join(report.diagnosis.next_steps)
+    assert ("had really died" in report.diagnosis.narrative) is died
+    assert ("OOM kill" in steps) is died
+    assert ("jax_distributed_heartbeat_timeout_seconds" in report.diagnosis.resubmit.args) is not died
+    assert report.diagnosis.resubmit.action == ("same-nodes" if died else "after-fix")
+
+
+def test_several_accused_blame_no_single_rank(triage_text: Triage) -> None:
+    report = triage_text(
+        start(4) + run(range(40), (0, 1, 2, 3)) + heartbeat([3, 0, 1, 2], [1, 3]) + exits(134, (0, 1, 2, 3))
+    )
+    assert report.diagnosis.primary is not None
+    assert (report.diagnosis.primary.rank, report.diagnosis.primary.ranks) == (None, (1, 3))
+    assert "ranks 1,3" in report.diagnosis.primary.title
+
+
 def test_item_2_an_error_of_another_rank_is_the_cause_all_the_same(triage_text: Triage) -> None:
     report = triage_text(
         start(3) + run(range(40), (0, 1, 2)) + traceback(2, "ValueError: x") + heartbeat([0, 1], [2]) + failed("3m 40s")

@@ -6,6 +6,7 @@ python -m tests.ledger.racing [--seconds 60] [--kind flock|strict] [--dir DIR]
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import sys
@@ -17,6 +18,8 @@ from pathlib import Path
 from slurm_triage.errors import LedgerError
 from slurm_triage.ledger import lock
 from slurm_triage.ledger.append import open_writer
+from slurm_triage.ledger.read import records, snapshot
+from slurm_triage.ledger.verify import verify
 from tests.ledger.samples import record
 
 
@@ -30,15 +33,20 @@ class Outcome:
     acknowledged: int
 
 
-def race(root: Path, kind: lock.Kind, processes: int, seconds: float) -> Outcome:
+def race(root: Path, kind: lock.Kind, processes: int, seconds: float, first: int = 0) -> Outcome:
     """Each process opens the ledger, appends, closes, again and again. While it is the writer it owns a file that only
-    one process can create: finding it there means that two were writers at the same time."""
+    one process can create: finding it there means that two were writers at the same time. ``first``: number of the
+    first process, where several hosts take part."""
     (root / "alpha").mkdir(exist_ok=True)
-    (root / "alpha" / "lock-kind").write_text(kind)
+    # Whole or not at all, whatever another host does.
+    draft = root / f"kind-{first}"
+    draft.write_text(kind)
+    with contextlib.suppress(FileExistsError):
+        (root / "alpha" / "lock-kind").hardlink_to(draft)
     witness = root.parent / f"{root.name}.witness"
     told, tell = os.pipe()
     children = []
-    for number in range(processes):
+    for number in range(first, first + processes):
         child = os.fork()
         if child == 0:
             os.close(told)
@@ -90,8 +98,13 @@ def main() -> int:
         root = Path(base) / "root"
         root.mkdir()
         outcome = race(root, args.kind, 8, args.seconds)
-    print(f"8 processes, {args.kind}, {args.seconds:.0f} s: {outcome.holds} holds, {outcome.overlaps} overlaps")
-    return 0 if outcome.overlaps == 0 and outcome.holds else 1
+        found = len(list(records(snapshot([root]))))
+        lost = verify(root / "alpha").lost
+    print(
+        f"8 processes, {args.kind}, {args.seconds:.0f} s: {outcome.holds} holds, {outcome.overlaps} overlaps, "
+        f"{outcome.acknowledged} acknowledged, {found} read back, {lost} lost"
+    )
+    return 0 if outcome.overlaps == 0 and outcome.holds and found == outcome.acknowledged else 1
 
 
 if __name__ == "__main__":

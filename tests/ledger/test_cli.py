@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_triage.cli.job_table import Column, Style, print_table
 from slurm_triage.cli.main import main
+from slurm_triage.cli.text_table import Column, Style, print_table
 from slurm_triage.ledger.append import open_writer
+from slurm_triage.ledger.record import LedgerRecord
 from slurm_triage.ledger.segment import segments
 from tests.ledger.samples import record
 
@@ -64,6 +65,12 @@ def ids(text: str) -> list[str]:
         (("-s", "hanging"), ["7002"]),
         (("-w", "chi2811"), ["7003"]),
         (("--class", "hang,gpu-hw-fault", "-M", "alpha"), ["7001", "7002"]),
+        (("-A", "llm,other", "-M", "alpha"), ["7001", "7002", "7003"]),
+        (("-A", "other"), []),
+        (("-r", "gpu", "-M", "beta"), ["7001"]),
+        (("-r", "cpu"), []),
+        (("--name", "on beta"), ["7001"]),
+        (("-N", "chi2811"), ["7003"]),
     ],
 )
 @pytest.mark.usefixtures("ledger")
@@ -148,16 +155,61 @@ def test_export(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures("ledger")
 def test_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     text = out(capsys, "nodes")
-    assert text.splitlines()[2].split()[:3] == ["chi2803", "4", "1"]
+    # The four nodes of beta have the same names and are others.
+    assert text.splitlines()[2].split()[:4] == ["alpha", "chi2803", "3", "1"]
     assert "exclude until" in text
+    assert out(capsys, "nodes", "-M", "alpha").splitlines()[2].split()[:3] == ["chi2803", "3", "1"]
     assert out(capsys, "nodes", "--exclude") == "chi2803\n"
-    assert len(out(capsys, "nodes", "-a", "-P", "-n").splitlines()) == 6
+    assert out(capsys, "nodes", "chi2801,chi2810", "--exclude") == "\n"
+    assert len(out(capsys, "nodes", "-a", "-P", "-n").splitlines()) == 10
+    assert ids(out(capsys, "nodes", "chi[2802-2803]", "-M", "alpha", "-P", "-n")) == ["chi2803", "chi2802"]
     assert json.loads(out(capsys, "nodes", "--json"))["nodes"][0]["node"] == "chi2803"
     sheet = out(capsys, "nodes", "chi2803")
+    assert sheet.startswith("chi2803 of alpha: 3 jobs, 1 in which it was the node that failed\n")
+    assert "chi2803 of beta: 1 jobs, 0 in which" in sheet
+    sheet = out(capsys, "nodes", "chi2803", "-M", "alpha")
     assert "1 in which it was the node that failed" in sheet
     assert "gpu-hw-fault" in sheet
-    assert json.loads(out(capsys, "nodes", "chi2803", "--json"))["events"] == 1
+    assert json.loads(out(capsys, "nodes", "chi2803", "-M", "alpha", "--json"))["events"] == 1
+    assert len(json.loads(out(capsys, "nodes", "chi2803", "--json"))["nodes"]) == 2
     assert "advice      none" in out(capsys, "nodes", "chi2810")
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([recent(1, 9, node_evidence=(("n1", "fault"),), nodes="n[1-2]")], "exclude until "),
+        (
+            [
+                recent(1, 9, node_evidence=(("n1", "fault"),), nodes="n[1-2]"),
+                recent(2, 1, status="completed", nodes="n1"),
+            ],
+            "none; it has finished a job cleanly since it failed",
+        ),
+        ([recent(1, 200, node_evidence=(("n1", "fault"),), nodes="n[1-2]")], "none; it has not failed for 7 days"),
+        (
+            [recent(1, 9, node_evidence=(("n1", "died-first"),), nodes="n[1-2]")],
+            "none; what was seen is no evidence against the node",
+        ),
+    ],
+)
+def test_a_rap_sheet_says_why_there_is_advice_or_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: list[LedgerRecord], text: str
+) -> None:
+    with open_writer(tmp_path, "alpha") as writer:
+        writer.append(rows)
+    sheet = out(capsys, "nodes", "n1", "--ledger", str(tmp_path))
+    assert f"  advice      {text}" in sheet
+    assert "corrected for all nodes q = " in sheet
+
+
+def test_doctor_tries_out_one_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = out(capsys, "doctor", "--ledger", str(tmp_path))
+    names = {line.split(None, 2)[1] for line in text.splitlines()[1:]}
+    assert names == {"ledger"}
+    for check in ("exclusive create", "atomic replace", "sync", "lock (flock)", "lock (hard links)"):
+        assert f" {check}: " in text
+    assert list(tmp_path.iterdir()) == []
 
 
 class Terminal(io.StringIO):

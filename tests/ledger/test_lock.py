@@ -82,6 +82,12 @@ def test_the_first_writer_decides_the_kind_for_all(tmp_path: Path, monkeypatch: 
     assert lock.lock_kind(tmp_path) == "strict"
 
 
+def test_a_damaged_kind_is_not_guessed(tmp_path: Path) -> None:
+    (tmp_path / "lock-kind").touch()
+    with pytest.raises(LedgerError, match=r"stop all writers and write \w+ into it"):
+        lock.acquire(tmp_path)
+
+
 def test_a_ledger_made_with_flock_is_refused_over_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "file_system", lambda _: "xfs")
     assert lock.lock_kind(tmp_path) == "flock"

@@ -9,17 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_triage.ledger.nodes import (
-    ADVICE_S,
-    CLEAN_RUN_S,
-    FALSE_DISCOVERY_RATE,
-    NodeStats,
-    advice,
-    benjamini_hochberg,
-    binomial_tail,
-    combined_tail,
-    node_stats,
-)
+from slurm_triage.ledger.chance import benjamini_hochberg, binomial_tail, combined_tail
+from slurm_triage.ledger.nodes import ADVICE_S, CLEAN_RUN_S, FALSE_DISCOVERY_RATE, NodeStats, advice, node_stats
 from slurm_triage.ledger.record import LedgerRecord
 from tests.ledger.samples import DAY_S, T0, record
 

@@ -4,7 +4,8 @@ import pytest
 
 from slurm_triage.ledger.last_good import last_good
 from slurm_triage.ledger.record import LedgerRecord
-from slurm_triage.ledger.recurrence import OUTBREAK_JOBS, ordinal, outbreaks, recurrence
+from slurm_triage.ledger.recurrence import OUTBREAK_JOBS, outbreaks, recurrence
+from slurm_triage.model.history import Shared, ordinal
 from tests.ledger.samples import DAY_S, T0, record
 
 
@@ -18,7 +19,7 @@ def test_third_time_in_two_days_on_the_same_nodes() -> None:
     found = recurrence(history[2], history)
     assert found is not None
     assert (found.nth, found.span_s, found.previous) == (3, 2 * DAY_S, ("7002", "7001"))
-    assert found.sentence == "Same failure as job 7002, 3rd time in 2 d, each time with chi[2801-2804] among the nodes."
+    assert found.sentence == "Same failure as job 7002, 3rd time in 2 d, each time on chi[2801-2804]."
 
 
 def test_the_failing_node_is_named_when_it_is_the_same() -> None:
@@ -28,6 +29,24 @@ def test_the_failing_node_is_named_when_it_is_the_same() -> None:
     assert found is not None
     assert found.same_culprit == ("chi2803",)
     assert found.sentence.endswith("again on chi2803.")
+
+
+def test_nodes_that_all_runs_had_among_others() -> None:
+    found = recurrence(at(2, 1, nodes="chi[2801-2803]"), [at(1, 0, nodes="chi[2803-2804]")])
+    assert found is not None
+    assert found.sentence.endswith("each time with chi2803 among the nodes.")
+
+
+def test_the_tasks_of_an_array_are_one_trial_and_the_runs_of_a_requeued_job_are_several() -> None:
+    old = [at(i, 0.001 * i, array_job_id="6990", array_task_id=str(i)) for i in range(50)]
+    own = [at(100 + i, 1 + 0.001 * i, array_job_id="7100", array_task_id=str(i)) for i in range(50)]
+    found = recurrence(own[30], [*old, *own])
+    assert found is not None
+    assert (found.nth, found.previous) == (2, ("6990_49",))
+    runs = [at(1, 0.1 * i, attempt=f"s{i}") for i in range(3)]
+    again = recurrence(runs[2], runs)
+    assert again is not None
+    assert (again.nth, again.previous) == (3, ("7001", "7001"))
 
 
 def test_on_different_nodes() -> None:
@@ -91,19 +110,19 @@ def hit(count: int, **changes: object) -> list[LedgerRecord]:
 def test_an_outbreak_names_what_the_jobs_share_and_others_have_not() -> None:
     (found,) = outbreaks([*hit(6), *healthy(60)], switch_of=lambda node: "leaf7" if node == "chi2803" else "leaf1")
     assert (len(found.jobs), found.users, found.cls) == (6, 6, "gpu-hw-fault")
-    assert found.shared == (("node", "chi2803", 6), ("switch", "leaf7", 6))
+    assert found.shared == (Shared("node", "chi2803", 6), Shared("switch", "leaf7", 6))
     assert "hit 6 jobs of 6 users" in found.sentence
     assert "node chi2803 (6)" in found.sentence
 
 
 def test_what_everybody_has_is_not_told() -> None:
     rows = [*hit(6), *healthy(60)]
-    assert {what for what, _, _ in outbreaks(rows)[0].shared} == {"node"}
+    assert {s.what for s in outbreaks(rows)[0].shared} == {"node"}
 
 
 def test_a_shared_file_system_or_image_is_told() -> None:
     rows = hit(6, job_dir="/scratch/a/out/1", image="img:2")
-    shared = {(what, value) for what, value, _ in outbreaks([*rows, *healthy(60)])[0].shared}
+    shared = {(s.what, s.value) for s in outbreaks([*rows, *healthy(60)])[0].shared}
     assert shared >= {("file system", "/scratch/a"), ("image", "img:2")}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from slurm_triage.model.files import JobFiles
+
 LOG = b"JOB_ID=1\ncompleted step: 1, seconds: 1.0\n"
 SUBMIT_CMD = "RAY=1 ./submit.sh llama2-70b:t1 -N 2 -- steps=3"
 TRAINER = b":job_id:01000000\n:actor_name:MaxTextTrainerActor\n[Node %d @ %s] Launching training subprocess: python\n"
@@ -67,3 +69,10 @@ def disown(path: Path, monkeypatch: object) -> None:
         os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: STRANGER)  # type: ignore[attr-defined]
+
+
+def primary(files: JobFiles) -> str:
+    """The path of the job's log."""
+    assert files.problem is None
+    assert files.primary is not None
+    return files.primary.path

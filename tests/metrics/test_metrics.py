@@ -21,13 +21,15 @@ from slurm_triage.metrics.catalog import CATALOG, PREFIX
 from slurm_triage.metrics.exposition import Sample, exposition, write
 from slurm_triage.metrics.from_ledger import MAX_CLASSES, MAX_RULES, ledger_samples
 from slurm_triage.metrics.from_spool import reconciled_samples, spool_samples
+from slurm_triage.metrics.from_worker import worker_samples
+from slurm_triage.service.tallies import Scan, Tallies
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NOW = 1_773_200_000.0
 
-#: The text format's grammar (prometheus.io, "Exposition formats"), for gauges.
+#: The text format's grammar (prometheus.io, "Exposition formats"), for gauges and counters.
 _HELP = re.compile(r"# HELP ([a-z_]+) (\S.*)")
-_TYPE = re.compile(r"# TYPE ([a-z_]+) gauge")
+_TYPE = re.compile(r"# TYPE ([a-z_]+) (gauge|counter)")
 _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
 _SAMPLE = re.compile(rf"([a-z_]+)(?:\{{({_LABEL.pattern}(?:,{_LABEL.pattern})*)\}})? (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 
@@ -51,6 +53,7 @@ def parse(text: str) -> Series:
             match = _TYPE.fullmatch(line)
             assert match, line
             assert match[1] == current
+            assert (match[2] == "counter") == current.endswith("_total")
         else:
             match = _SAMPLE.fullmatch(line)
             assert match, line
@@ -207,6 +210,34 @@ def test_the_reconcilers_mark(tmp_path: Path) -> None:
     assert reconciled_samples(tmp_path) == []
 
 
+def test_what_the_worker_counted_outlives_it(tmp_path: Path) -> None:
+    assert worker_samples(tmp_path) == []
+    for _ in range(2):
+        tallies = Tallies(tmp_path, frozenset({"oom", "hang"}))
+        tallies.add(Scan(1000, 0.25, {"oom": 3}).encode())
+        tallies.add([10**15, 1.0, {}])
+        tallies.add([10, 1.0, {"invented": 5, "hang": -1, "oom": "x"}])
+        for nonsense in (None, "x", [], [1, 2], [-1, 0.0, {}], [1, float("nan"), {}], [True, {}, {}]):
+            tallies.add(nonsense)
+        tallies.save(0.0, at_once=True)
+    series = series_of(worker_samples(tmp_path))
+    assert value(series, "reports_total") == 20
+    assert value(series, "scanned_bytes_total") == 2 * 1010
+    assert value(series, "scan_seconds_total") == 2 * 1.25
+    assert {dict(labels)["rule"] for name, labels in series if name.endswith("rule_hits_total")} == {"oom"}
+    assert value(series, "rule_hits_total", rule="oom") == 6
+    (tmp_path / "tallies.json").write_text("{}")
+    assert worker_samples(tmp_path) == []
+
+
+def test_an_outbreak_is_counted_while_it_lasts(ledger: Fill) -> None:
+    rows = [record(n, fingerprint="f" * 16, user=f"u{n}", end=NOW - 60 * n) for n in range(1, 7)]
+    root = ledger(*rows, record(50, fingerprint="a" * 16))
+    series = series_of(ledger_samples([root], NOW - 86400, now=NOW))
+    assert value(series, "outbreak_jobs", cluster="alpha", cls="hang") == 6
+    assert value(series_of(ledger_samples([root], NOW - 86400, now=NOW + 7200)), "outbreak_jobs") == 0
+
+
 def test_label_values_are_escaped() -> None:
     series = series_of([Sample("jobs", 1, {"class": 'a"b\\c\nd'})])
     assert next(iter(series))[1] == {("class", r"a\"b\\c\nd")}
@@ -217,9 +248,14 @@ def everything(ledger: Fill, spool: Path, tmp_path: Path, monkeypatch: pytest.Mo
     """A site with something in every place; the ledger's directory."""
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "reconciled").write_text(f"{int(NOW)}\n")
+    tallies = Tallies(tmp_path / "state", frozenset({"oom"}))
+    tallies.add(Scan(1000, 0.25, {"oom": 3}).encode())
+    tallies.save(0.0)
     monkeypatch.setenv("SLURM_TRIAGE_SPOOL", str(spool))
     monkeypatch.setenv("SLURM_TRIAGE_STATE", str(tmp_path / "state"))
-    return ledger(record(1), record(2, cls=None, status="completed", rule=None), record(3, cluster='odd "name\\'))
+    hit = [record(n, fingerprint="f" * 16, end=time.time() - n) for n in range(10, 16)]
+    healthy = record(2, cls=None, status="completed", rule=None)
+    return ledger(record(1), healthy, record(3, cluster='odd "name\\'), *hit)
 
 
 def test_the_command_exports_every_metric(everything: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -285,9 +321,9 @@ def test_the_dashboard_uses_exactly_the_exported_metrics() -> None:
     assert used == {PREFIX + name for name in CATALOG}
 
 
-def test_the_dashboard_uses_only_labels_that_exist(everything: Path) -> None:
+def test_the_dashboard_uses_only_labels_that_exist(everything: Path, tmp_path: Path) -> None:
     known: dict[str, set[str]] = {}
-    for sample in ledger_samples([everything], 0.0):
+    for sample in (*ledger_samples([everything], 0.0, now=time.time()), *worker_samples(tmp_path / "state")):
         known.setdefault(PREFIX + sample.name, set()).update(sample.labels)
     for query in queries():
         for name, selector in re.findall(rf"({PREFIX}\w+)\{{([^}}]*)\}}", query):

@@ -1,7 +1,8 @@
 """A verdict stands on its evidence, and on nothing else.
 
-Without the lines that tell the cause the verdict changes or becomes less sure; noise that every healthy or dying job
-prints, other ranks' lines, labels and time stamps change neither class nor status.
+Over the whole labelled corpus: without the lines that tell the cause the verdict changes or becomes less sure; noise
+that every healthy or dying job prints, other ranks' lines, labels, prefixes and time stamps change neither class nor
+status.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from slurm_triage.diagnosis.classes import STOPS
 from slurm_triage.model.report import Report
 from slurm_triage.pipeline import Engine, triage_path
 from slurm_triage.rules.match_text import explain_text
-from tests.corpus.score import cases
+from tests.corpus.score import KINDS, cases
 
 #: One process's lines may be labelled, cut and dated anew only where the log has no such thing yet.
 LABELLED = re.compile(r"^ *\d+: ", re.MULTILINE)
@@ -28,10 +29,12 @@ STOP_KINDS = {"cancel", "sigterm", "summary", "teardown"}
 WITHOUT_LINES = {
     "hang", "soft-success", "unknown-death", "incomplete-success", "tgs-degradation", "stage-fail", "restore-straggler"
 }  # fmt: skip
-TEARDOWN = """\
+STOPPING = """\
 srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
 srun: got SIGCONT
 srun: forcing job termination
+"""
+CLEANING = """\
 [INFO] chi2801: Cleaning up container maxtext-slurm-7-node0 ...
 OCI runtime exec failed: exec failed: unable to start container process: error executing setns process: exit status 1
 Error response from daemon: No such container: maxtext-slurm-7-node0
@@ -44,7 +47,6 @@ CHATTER = """\
 {label}Token indices sequence length is longer than the specified maximum sequence length for this model (9182 > 4096).
 """
 
-KINDS = ("launcher", "runs", "public", "made")
 LOGS = [c for c in cases(KINDS) if (c / "log.txt").is_file() and (c / "log.txt").stat().st_size < 300_000]
 
 
@@ -101,14 +103,20 @@ def same_verdict(before: Report, after: Report) -> bool:
     return before.diagnosis.status == after.diagnosis.status and classes[0] == classes[1]
 
 
-@pytest.mark.parametrize("case", [c for c in LOGS if c.parent.name in {"launcher", "made"}], ids=name)
+def test_the_whole_corpus_is_tried() -> None:
+    assert {case.parent.name for case in LOGS} == set(KINDS)
+    assert len(LOGS) > 0.9 * len(cases(KINDS))
+
+
+@pytest.mark.parametrize("case", LOGS, ids=name)
 def test_teardown_noise_after_the_end_changes_nothing(case: Path, engine: Engine, tmp_path: Path) -> None:
     text = read(case)
     before = judged(text, engine, tmp_path)
-    if not any(a.summaries for a in before.facts.attempts):
-        pytest.skip("the log has no end that noise could follow")
-    after = judged(text + TEARDOWN, engine, tmp_path)
-    assert same_verdict(before, after)
+    # Behind an excerpt in which nothing fails and nothing ends, srun's words are news: somebody stopped it.
+    known = [f for f in before.diagnosis.findings if f.match is not None and f.role == "root"]
+    ended = bool(known) or any(a.summaries for a in before.facts.attempts)
+    noise = STOPPING + CLEANING if ended else CLEANING
+    assert same_verdict(before, judged(text.rstrip("\n") + "\n" + noise, engine, tmp_path))
 
 
 @pytest.mark.parametrize("case", LOGS, ids=name)
@@ -116,9 +124,12 @@ def test_lines_of_another_healthy_rank_change_nothing(case: Path, engine: Engine
     text = read(case)
     labels = LABELLED.findall(text)
     before = judged(text, engine, tmp_path)
-    if not labels:
-        pytest.skip("the log has no ranks")
     lines = text.split("\n")
+    if not labels:
+        # One process's lines cannot be told from another's inside a message: before and behind all of them.
+        chatter = CHATTER.format(label="")
+        assert same_verdict(before, judged(chatter + text.rstrip("\n") + "\n" + chatter, engine, tmp_path))
+        return
     label = max(labels, key=lambda found: int(found.strip(" :")))
     own = [n for n, line in enumerate(lines) if line.startswith(label)]
     # Behind a finished step: inside a message of several lines they would be other lines of the same rank.
@@ -127,6 +138,19 @@ def test_lines_of_another_healthy_rank_change_nothing(case: Path, engine: Engine
     chatter = CHATTER.format(label=label)
     mixed = "\n".join((chatter if n in places else "") + line for n, line in enumerate(lines))
     assert same_verdict(before, judged(mixed, engine, tmp_path))
+
+
+def plain(case: Path, engine: Engine, folder: Path) -> tuple[str, Report]:
+    """Text and verdict of a log whose lines may get prefixes: it has none yet, and they are a task's, not the
+    launcher's, which never have any."""
+    text = read(case)
+    before = judged(text, engine, folder)
+    if LABELLED.search(text):
+        pytest.skip("the lines have labels")
+    last = before.facts.last
+    if last.header.job_id is not None or last.summaries or last.cancellations:
+        pytest.skip("the launcher's and Slurm's own lines never have a prefix")
+    return text, before
 
 
 @pytest.mark.parametrize("case", LOGS, ids=name)
@@ -149,14 +173,12 @@ def test_time_stamps_in_front_of_the_ranks_lines_change_nothing(case: Path, engi
     assert same_verdict(before, after)
 
 
-@pytest.mark.parametrize("case", [c for c in LOGS if c.parent.name in {"public", "made"}], ids=name)
-def test_labels_in_front_of_every_line_change_nothing(case: Path, engine: Engine, tmp_path: Path) -> None:
-    text = read(case)
-    if LABELLED.search(text):
-        pytest.skip("the lines have labels")
-    before = judged(text, engine, tmp_path)
-    if before.facts.last.header.job_id is not None or before.facts.last.summaries:
-        pytest.skip("the launcher's own lines never have labels")
-    after = judged("\n".join(f"0: {line}" for line in text.rstrip("\n").split("\n")) + "\n", engine, tmp_path)
+@pytest.mark.parametrize("prefix", ["0: ", "(RayTrainWorker pid=690, ip=192.0.2.7) ", "\x1b[36m"])
+@pytest.mark.parametrize("case", LOGS, ids=name)
+def test_prefixes_in_front_of_every_line_change_nothing(
+    case: Path, prefix: str, engine: Engine, tmp_path: Path
+) -> None:
+    text, before = plain(case, engine, tmp_path)
+    after = judged("\n".join(f"{prefix}{line}" for line in text.rstrip("\n").split("\n")) + "\n", engine, tmp_path)
     first, second = before.diagnosis.primary, after.diagnosis.primary
     assert (first.cls if first else None) == (second.cls if second else None)

@@ -6,10 +6,24 @@ from dataclasses import replace
 
 from slurm_triage.model.diagnosis import Finding, Primary, RankView, Resubmit, Suspect
 from slurm_triage.model.facts import ExitRecord, Stage
+from slurm_triage.model.history import Advice, Difference, History, LastGood, Outbreak, Recurrence, Shared
 from slurm_triage.model.progress import Cost, RankProgress, Throughput
 from slurm_triage.model.report import Dashboards, Report
 
 from .sample_base import NAME, NODES, OUTPUTS, START, diagnosis, match, report
+
+HISTORY = History(
+    recurrence=Recurrence(3, 172_800.0, ("7870", "7861"), ("gpu004",), False, ("gpu004",)),
+    outbreak=Outbreak(
+        "00d1ce00d1ce00d1", "oom-gpu", ("7870", "7873", "7875", "7876", "7877"), 4, START + 900, START + 3801,
+        (Shared("node", "gpu004", 5),),
+    ),
+    last_good=LastGood(
+        "7859", START - 90_000, f"{OUTPUTS}/7859-{NAME}/triage.json",
+        (Difference("nodes", "gpu099", "gpu004"), Difference("image", "rocm/jax:1", "rocm/jax:2")),
+    ),
+    advice=(Advice("gpu004", "gpu-hw-fault in job 7861; 2 failures in 9 jobs", START + 600_000, "direct"),),
+)  # fmt: skip
 
 
 def failed() -> Report:
@@ -72,6 +86,7 @@ def failed() -> Report:
         ),
         throughput=Throughput(early=3290.4, recent=3279.9, change=-0.0032, unit="tokens/s/device"),
         cost=Cost(gpus=64, gpu_hours=67.6, gpu_hours_lost=9.6),
+        history=HISTORY,
         diagnosis=diagnosis(
             status="failed",
             primary=Primary(

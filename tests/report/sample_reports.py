@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from slurm_triage.model.diagnosis import Finding, Primary, Resubmit
-from slurm_triage.model.facts import LogFacts, Stage
+from slurm_triage.model.facts import LogFacts, Place, Stage, TellingLine
 from slurm_triage.model.files import JobFiles
 from slurm_triage.model.job import NO_JOB
 from slurm_triage.model.progress import Cost, Progress, RankProgress, Throughput
@@ -108,20 +108,9 @@ def running() -> Report:
 def unknown() -> Report:
     """A local run that was cut off; no accounting."""
     base = report("local_20261130_020406_3fa1")
-    lines = ("I0000 devices: 8", "Config param steps: 200", "warning: something odd")
-    findings = tuple(
-        Finding(
-            "unknown-death",
-            "context",
-            "telling-line",
-            "Unusual line",
-            0,
-            None,
-            None,
-            1,
-            match("telling-line", 500 + i, text, rank=0),
-        )
-        for i, text in enumerate(lines)
+    lines = ("E0000 lost contact with the mesh", "restoring: giving up on shard 3", "warning: something odd")
+    telling = tuple(
+        TellingLine(Place(0, 9000 + 80 * i, text, 500 + i), 0, None, 9000 + 80 * i, 3) for i, text in enumerate(lines)
     )
     return replace(
         base,
@@ -147,7 +136,7 @@ def unknown() -> Report:
                 "low",
                 "same-nodes",
             ),
-            findings=findings,
+            telling=telling,
             resubmit=Resubmit("same-nodes", "Nothing points to the settings."),
             narrative="The log ends in the middle of start-up, without a summary and without an error.",
             next_steps=("Look for kernel OOM kills: `dmesg -T | grep -i oom`.",),

@@ -37,6 +37,7 @@ def context(report: Report, **changes: Any) -> dict[str, Any]:
         "report": report,
         "config": {},
         "env": {},
+        "maxtext": True,
         "capture": {},
     }
     return {**base, **changes}

@@ -9,6 +9,7 @@ id = "{id}"
 class = "{cls}"
 title = "A title"
 patterns = ['{pattern}']
+references = ["made up"]
 samples.match = ['{match}']
 samples.reject = ['{reject}']
 {extra}

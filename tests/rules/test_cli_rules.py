@@ -59,7 +59,7 @@ def test_list_filters_and_fields(capsys) -> None:
         "steps",
     ]
     status, _, err = run(capsys, "list", "-o", "id,colour")
-    assert (status, err) == (2, f"slurm-triage: unknown field 'colour'; choose from {err.partition('from ')[2]}")
+    assert (status, err) == (2, f"slurm-triage: unknown field 'colour'; the fields are: {err.partition('are: ')[2]}")
     assert run(capsys, "list", "-o", ",")[0] == 2
     status, _, err = run(capsys, "list", "--class", "nope", "--pack", "base")
     assert (status, err) == (
@@ -160,7 +160,7 @@ def test_lint(capsys, packs: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text(rule_text("fine", pattern="quite fine"))
     assert run(capsys, "lint", str(mine)) == (0, "", "no problems\n")
-    assert run(capsys, "lint", str(tmp_path / "none.toml"))[0] == 2
+    assert run(capsys, "lint", str(tmp_path / "none.toml"))[0] == 3
 
 
 def test_a_broken_pack_is_one_sentence(capsys, packs: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_triage.errors import RuleError
+from slurm_triage.errors import NotFoundError
 from slurm_triage.model.rule import Rule
 from slurm_triage.rules.lint import lint, ordered
 
@@ -72,8 +72,19 @@ def test_all_problems_are_reported_not_only_the_first(only_packs) -> None:
 
 def test_placeholders_that_extract_produces(only_packs) -> None:
     text = rule_text(extra="extract = ['on (?P<path>\\S+)']\nnote = 'Step {step} on {path}, {{so it is}}'")
-    only_packs(base=text.replace("A title", "Rank {rank} of {node} lost {path}"))
+    only_packs(base=text.replace("A title", "Lost {path|something} (rank {rank} of {node})"))
     assert messages() == []
+
+
+def test_a_title_must_not_have_holes(only_packs) -> None:
+    text = rule_text(extra="extract = ['on (?P<path>\\S+)']")
+    only_packs(base=text.replace("A title", "Lost {path}"))
+    assert "title has a '?'" in messages()[0]
+
+
+def test_a_rule_says_where_its_text_comes_from(only_packs) -> None:
+    only_packs(base=rule_text().replace('references = ["made up"]\n', ""))
+    assert "references" in messages()[0]
 
 
 def test_events_and_switched_off_rules_may_be_named(only_packs) -> None:
@@ -200,14 +211,18 @@ def test_next_steps_are_templates(only_packs) -> None:
 @pytest.mark.parametrize(
     "pattern, sample, message",
     [
-        ("step done: [0-9]+, loss nan", "step done: 3, loss nan", "piece that ends in 'p done: ' stops the scanner"),
-        ("waiting [0-9]{1,5} seconds", "waiting 3 seconds", "the piece that ends in ' seconds' stops the scanner"),
-        ("(done|secon)[^\\n]*crashed", "done crashed", "its beginning '(done|secon)' stops the scanner"),
-        ("waiting [0-9]{1,5} secs", "waiting 3 secs", None),
-        ("loss nan", "loss nan", None),
+        ("step done: [0-9]", "step done: 3", "all that its matches must contain stands in step lines of steps too"),
+        ("(done|secon)[^\\n]*loss", "done loss", "all that its matches must contain stands in step lines of steps too"),
+        ("(done|secon)[^\\n]*crashed", "done crashed", None),
+        ("step done: [0-9]+, loss nan", "step done: 3, loss nan", None),
+        ("[a-z]: [0-9]", "a: 3", "has no literal of 3 characters"),
+        ("(ab|abcdef)[0-9]", "ab3", "has no literal of 3 characters"),
+        ("(abcdef)?[0-9]", "abcdef3", "has no literal of 3 characters"),
     ],
 )
-def test_a_rule_must_not_stop_the_scanner_at_every_step(only_packs, pattern: str, sample: str, message: str) -> None:
+def test_a_rule_asks_for_something_that_is_not_in_every_step_line(
+    only_packs, pattern: str, sample: str, message: str
+) -> None:
     dialect = """
 [[dialect]]
 id = "steps"
@@ -223,5 +238,5 @@ samples.reject = ['nothing']
 
 def test_a_path_that_is_not_there(only_packs, tmp_path: Path) -> None:
     only_packs(base=BASE)
-    with pytest.raises(RuleError, match=r"cannot read rule file .*nothing\.toml: No such file"):
+    with pytest.raises(NotFoundError, match=r"cannot read rule file .*nothing\.toml: No such file"):
         lint([tmp_path / "nothing.toml"])

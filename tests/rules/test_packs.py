@@ -73,10 +73,20 @@ def hostile_bodies(ruleset: RuleSet, own: tuple[str, ...]) -> list[str]:
 
 @pytest.mark.parametrize("rule", RULES.rules, ids=lambda r: r.id)
 def test_expressions_stand_hostile_lines(rule) -> None:
-    """The longest line costs every expression less than a tenth of a second of processor time."""
+    """On the longest line every expression costs at most what grows with the square of the length: four times a line
+    may cost sixteen times as much (up to 20 measured), and sixty-four times would be cubic."""
     for pattern in (*rule.verify, *rule.unless, *rule.extract):
         compiled = expression(pattern)
         for body in hostile_bodies(RULES, (*rule.samples_match, *rule.samples_reject)):
-            start = time.process_time()
-            compiled.search(body)
-            assert time.process_time() - start < 0.1, (pattern, body[:80])
+            assert cost_ns(compiled, body) < 40 * cost_ns(compiled, body[: len(body) // 4]), (pattern, body[:80])
+
+
+def cost_ns(compiled: re.Pattern[str], body: str) -> int:
+    """The best of three searches; what is too short to be measured counts as 20 us."""
+
+    def once() -> int:
+        start = time.process_time_ns()
+        compiled.search(body)
+        return time.process_time_ns() - start
+
+    return max(20_000, min(once() for _ in range(3)))

@@ -17,7 +17,7 @@ from slurm_triage.model.job import Job
 from slurm_triage.pipeline import Engine
 from slurm_triage.service import build
 from slurm_triage.settings import Settings
-from tests.service.fake_site import FakeSite
+from tests.service.fake_site import POLL_S, FakeSite
 
 
 def job_owner() -> int:
@@ -41,7 +41,8 @@ def rehearsed(engine: Engine) -> Engine:
 
 
 @pytest.fixture
-def site(place: Path, rehearsed: Engine) -> Iterator[FakeSite]:
+def site(place: Path, rehearsed: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSite]:
+    monkeypatch.setattr("slurm_triage.service.lookup.WINDOW_S", POLL_S)
     settings = Settings(
         cluster="fake",
         spool=place / "spool",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -58,44 +59,66 @@ def run(python: str, *, keep: bool) -> int:
             cluster.dir.parent.rmdir()
 
 
+#: What each job does, for people who have not seen it yet.
+STORIES = {
+    "success": "runs 15 steps and ends well",
+    "exception": "one of two ranks raises an exception after step 6",
+    "oom-gpu": "one rank runs out of GPU memory after step 3",
+    "hang": "stands still after step 6, and is cancelled",
+    "soft-success": "runs all 15 steps; then one rank exits with 1",
+    "prolog-kill": "its log's name is too long: Slurm kills it before it starts",
+}
+
+
 def _play(site: Site, keep: bool) -> int:
     cluster, user = site.cluster, next(iter(USERS))
-    say("bringing up a cluster of five nodes")
+    say(f"bringing up a Slurm cluster of {len(cluster.layout.nodes)} nodes on this machine, in {cluster.dir}")
     cluster.up()
     # As a site that has no hooks of the controller yet.
     cluster.reconfigure("EpilogSlurmctld=", "JobCompType=", "JobCompLoc=")
-    say(f"Slurm {cluster.version} runs; installing slurm-triage on it")
-    print(site.install("--edit-slurm-conf").stdout)
+    say(f"Slurm {cluster.version} runs; installing slurm-triage on it: install.sh --edit-slurm-conf")
+    print(textwrap.indent(site.install("--edit-slurm-conf").stdout, "    "))
+    say("restarting slurmctld and reconfiguring, as it says, and starting the worker")
     cluster.ctld_restart()
     cluster.scontrol("reconfigure")
     cluster.wait_for("all nodes idle", cluster.all_idle, 30.0)
     site.start_worker(settle_s="1")
     directory = site.outputs(user, f"demo-{int(time.time())}")
+    say(f"submitting six jobs as user {user}; each prints what a training launcher prints")
     ids = {name: site.submit(job, user, directory) for name, job in JOBS.items()}
-    say("six jobs: " + ", ".join(f"{job_id} {name}" for name, job_id in ids.items()))
+    for name, job_id in ids.items():
+        print(f"    job {job_id}: {STORIES[name]}", flush=True)
     for name, job_id in ids.items():
         if JOBS[name].cancel:
             cluster.wait_state(job_id, "RUNNING")
             time.sleep(6.0)
-            say(f"job {job_id} stands still; scancel {job_id}")
+            say(f"scancel {job_id}: that is the one that stands still")
             cluster.scancel(job_id)
+    say("waiting for the reports; nobody asks for them, the hooks and the worker make them")
     found = site.wait_for_reports(*ids.values(), timeout_s=120.0)
     wrong = 0
-    print()
     for name, job_id in ids.items():
         record = found[job_id]
         ok = record["status"] in JOBS[name].statuses and record.get("class") in JOBS[name].classes
         wrong += not ok
-        verdict = f"{record['status']} {record.get('class') or ''}"
+        verdict = ": ".join(dict.fromkeys(str(record[key]) for key in ("status", "class") if record.get(key)))
+        print(f"    job {job_id}: {verdict}{'' if ok else '   (WRONG)'}")
         print(
-            f"{'ok   ' if ok else 'WRONG'} job {job_id:3} {name:13} {verdict:32} {record.get('report_path', '-')[-120:]}"
+            f"        {record.get('report_path') or 'no report on disk: there is no directory that can have this name'}"
         )
+    print(flush=True)
+    say(f"the report of job {ids['exception']}, as its user sees it: slurm-triage {ids['exception']}")
+    print(textwrap.indent(site.command("show", ids["exception"], user=user).stdout, "    "))
+    say("what sacct shows, because the worker has written AdminComment for the jobs that failed")
+    print(textwrap.indent(cluster.sacct("-X", "-o", "jobid%-6,state%-12,exitcode%-8,admincomment%-150"), "    "))
     drained = cluster.drained()
-    print(f"\ndrained nodes: {drained or 'none'}\n")
-    print(site.command("show", ids["exception"], user=user).stdout)
-    print(cluster.sacct("-XP", "-o", "jobid,state,exitcode,admincomment"))
+    say(f"nodes that Slurm has drained meanwhile: {drained or 'none'}")
     if keep:
-        print(f"the cluster stays: export SLURM_CONF={cluster.layout.slurm_conf}; {site.prefix}/bin/slurm-triage list")
+        say("the cluster stays. To look around:")
+        print(f"    export SLURM_CONF={cluster.layout.slurm_conf}\n    {site.prefix}/bin/slurm-triage list")
+        print("    to take it away, run the demo again without --keep")
+    else:
+        say("taking the cluster down again; its directory and its user go with it")
     return 1 if wrong or drained else 0
 
 

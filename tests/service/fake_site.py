@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import pickle
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import filelock  # noqa: F401 (workers are forked from here and load it late)
 
 from slurm_triage.errors import AccountingError
 from slurm_triage.ledger.query import Filter, by_job, select
@@ -19,6 +22,9 @@ from slurm_triage.pipeline import Engine
 from slurm_triage.service import build, event_file
 from slurm_triage.service.worker import Worker
 from slurm_triage.settings import Settings
+
+#: Rounds of a worker under test follow each other faster.
+POLL_S = 0.05
 
 FAILED_LOG = b"""epoch 1
 Traceback (most recent call last):
@@ -67,9 +73,11 @@ class FakeSite:
         self.uid = uid
         self.table: dict[str, Job] = {}
         self._accounting = directory / "accounting"
+        self.accounting = TableAccounting(self._accounting)
         self._pid: int | None = None
         for name in ("new", "tmp", "bad"):
             (settings.spool / name).mkdir(parents=True)
+        settings.ledger.mkdir()
         self.home = directory / "home"
         self.home.mkdir()
         os.chown(self.home, uid, uid)
@@ -103,40 +111,67 @@ class FakeSite:
 
     def as_owner(self, action: Callable[[], None]) -> None:
         """Do something as the jobs' owner, in a child."""
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                if os.geteuid() == 0:
-                    os.setgroups([])
-                    os.setresgid(self.uid, self.uid, self.uid)
-                    os.setresuid(self.uid, self.uid, self.uid)
+        assert os.waitpid(self._fork_as_owner(action), 0)[1] == 0
+
+    @contextlib.contextmanager
+    def while_owner_does(self, action: Callable[[], None]) -> Iterator[Callable[[], int]]:
+        """Does it again and again, as the jobs' owner; yields what tells how often it was done."""
+        count = mmap.mmap(-1, 8)
+
+        def again_and_again() -> None:
+            done = 0
+            while True:
                 action()
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitpid(pid, 0)[1] == 0
+                done += 1
+                count[:8] = done.to_bytes(8, "little")
+
+        pid = self._fork_as_owner(again_and_again)
+
+        def so_far() -> int:
+            assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None, "the owner's loop ended"
+            return int.from_bytes(count[:8], "little")
+
+        try:
+            yield so_far
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    def _fork_as_owner(self, action: Callable[[], None]) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        status = 1
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setresgid(self.uid, self.uid, self.uid)
+                os.setresuid(self.uid, self.uid, self.uid)
+            action()
+            status = 0
+        finally:
+            os._exit(status)
 
     # ---- the worker -----------------------------------------------------------------------------------------------
 
     def work(self, *, timeout_s: float = 30.0, settings: Settings | None = None) -> Worker:
         """A worker in this process, until spool and table are dealt with or nothing more can be done now."""
         until = time.monotonic() + timeout_s
-        with build.worker(settings or self.settings, TableAccounting(self._accounting), self.engine) as worker:
+        with build.worker(settings or self.settings, self.accounting, self.engine) as worker:
+            worker.poll_s = POLL_S
             idle = 0
             while idle < 3:
                 assert time.monotonic() < until, f"still busy: {worker.counts}"
                 idle = 0 if worker.step() or worker.busy else idle + 1
-                worker._next_poll = 0.0  # as if half a second had passed
             worker.drain()
         return worker
 
     def steps(self, count: int, settings: Settings | None = None) -> Worker:
         """A number of rounds, for jobs that are not finished by them."""
-        with build.worker(settings or self.settings, TableAccounting(self._accounting), self.engine) as worker:
+        with build.worker(settings or self.settings, self.accounting, self.engine) as worker:
+            worker.poll_s = POLL_S
             for _ in range(count):
                 worker.step()
-                worker._next_poll = 0.0
             worker.drain()
         return worker
 
@@ -152,7 +187,8 @@ class FakeSite:
                 if output is not None:
                     handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
                     os.dup2(handle, 2)
-                with build.worker(self.settings, TableAccounting(self._accounting), self.engine) as worker:
+                with build.worker(self.settings, self.accounting, self.engine) as worker:
+                    worker.poll_s = POLL_S
                     worker.run(lambda: bool(stopped))
                 status = 0
             except BaseException as error:

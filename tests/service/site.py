@@ -6,13 +6,17 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.layout import CHECKOUT
 from tests.cluster.processes import ClusterError
 from tests.service.launcher_jobs import LauncherJob
+
+#: Settings of a worker whose reports do not keep tests waiting.
+QUICK = {"settle_s": "1", "reconcile_s": "5", "reconcile_lag_s": "10", "final_wait_s": "20"}
 
 
 class Site:
@@ -36,8 +40,8 @@ class Site:
             **self._path,
         }
 
-    def install(self, *options: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run install.sh with this site's places."""
+    def install_argv(self, *options: str) -> list[str]:
+        """install.sh with this site's places."""
         places = {
             "--prefix": "opt",
             "--etc": "etc",
@@ -46,10 +50,14 @@ class Site:
             "--spool": "spool",
             "--var": "var",
         }
-        argv = ["sh", str(CHECKOUT / "install.sh"), "--python", self.python, "--no-systemd"]
+        argv = ["sh", str(CHECKOUT / "install.sh"), "--python", self.python]
         for option, name in places.items():
             argv += [option, str(self.prefix / name)]
-        argv += ["--slurm-conf", str(self.cluster.layout.slurm_conf), *options]
+        return [*argv, "--slurm-conf", str(self.cluster.layout.slurm_conf), *options]
+
+    def install(self, *options: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run install.sh. Without systemd's units, even on a machine that has systemd."""
+        argv = self.install_argv("--no-systemd", *options)
         self.prefix.mkdir(parents=True, exist_ok=True)
         # Jobs of users run what lies here.
         self.prefix.chmod(0o755)
@@ -140,3 +148,21 @@ class Site:
                 missing = sorted(set(job_ids) - set(final))
                 raise TimeoutError(f"no report of jobs {missing} in {timeout_s:.0f} s; {self.worker_log()[-2000:]}")
             time.sleep(0.3)
+
+
+@contextmanager
+def installed(cluster: Cluster, name: str, **settings: str) -> Iterator[Site]:
+    """slurm-triage on the cluster, with a worker at work; the cluster is as before afterwards."""
+    site = Site(cluster, cluster.dir / f"{name}-{os.getpid()}")
+    cluster.reconfigure("EpilogSlurmctld=", "JobCompType=", "JobCompLoc=")
+    try:
+        site.install("--edit-slurm-conf")
+        cluster.ctld_restart()
+        cluster.scontrol("reconfigure")
+        cluster.wait_for("all nodes idle", cluster.all_idle, 30.0)
+        site.start_worker(**settings)
+        yield site
+    finally:
+        site.stop_worker()
+        site.install("--uninstall", "--purge", check=False)
+        cluster.reconfigure()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
 import random
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,47 +18,64 @@ import pytest
 from slurm_triage.errors import LedgerError
 from slurm_triage.ledger.append import Writer
 from slurm_triage.service import child, pool
-from slurm_triage.service.child import Task
+from slurm_triage.service.task import Task
 from tests.service.conftest import ended_job
-from tests.service.fake_site import FakeSite
+from tests.service.fake_site import FAILED_LOG, FakeSite
 
-JOBS = 300
+JOBS = 1000
 
 
-def test_worker_killed_at_random_moments(site: FakeSite) -> None:
-    """Killed some thirty times while 300 jobs end; every job has one record, one report, and no event is left."""
+def test_worker_and_children_killed_at_random_moments(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While 1 000 jobs end, now a child is killed and now the worker. Every job has one record and one whole report,
+    and no event is left."""
+    monkeypatch.setattr("slurm_triage.service.making.TRY_AGAIN_S", 0.02)
+    # A job whose children are killed three times by chance would rightly be given up.
+    monkeypatch.setattr("slurm_triage.service.making.TRIES", 50)
     rng = random.Random(20261130)
     done = ended_job(site, "0")
-    for number in range(JOBS):
-        job_id = str(1000 + number)
-        job = replace(done, job_id=job_id, work_dir=str(site.home), stdout=str(site.home / f"slurm-{job_id}.out"))
-        site.table[job_id] = job
-        path = site.home / f"slurm-{job_id}.out"
-        path.write_bytes(b'Traceback (most recent call last):\n  File "x", line 1\nValueError: boom\n')
-        os.chown(path, site.uid, site.uid)
-    site.publish()
     waiting = [str(1000 + number) for number in range(JOBS)]
-    kills = 0
+    for job_id in waiting:
+        path = site.home / f"slurm-{job_id}.out"
+        path.write_bytes(FAILED_LOG)
+        os.chown(path, site.uid, site.uid)
+        site.table[job_id] = replace(done, job_id=job_id, work_dir=str(site.home), stdout=str(path))
+    site.publish()
+    workers = children = 0
     until = time.monotonic() + 240.0
     while waiting or site.waiting():
-        assert time.monotonic() < until, f"{len(site.waiting())} events left after {kills} kills"
-        for job_id in [waiting.pop() for _ in range(min(len(waiting), 12))]:
+        assert time.monotonic() < until, f"{len(site.waiting())} events left after {workers} and {children} kills"
+        room = max(0, 100 - len(site.waiting()))
+        for job_id in [waiting.pop() for _ in range(min(len(waiting), room))]:
             site.event(job_id)
             if rng.random() < 0.3:
                 site.event(job_id, "jobcomp")
-        site.start()
-        if kills < 30:
-            time.sleep(0.4 + rng.random() * 1.2)
-            kills += 1
-        else:
-            _until_empty(site, 60.0)
+        # Moments are counted in events, so that a busy machine gets as far as an idle one.
+        pid, left = site.start(), max(0, len(site.waiting()) - rng.randrange(60))
+        time.sleep(rng.random() * 0.3)
+        while len(site.waiting()) > left and time.monotonic() < until:
+            time.sleep(rng.random() * 0.1)
+            found = _children(pid)
+            if found and rng.random() < 0.3:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rng.choice(found), signal.SIGKILL)
+                    children += 1
         site.kill(signal.SIGKILL)
-    assert kills >= 20
+        workers += 1
+    print(f"{JOBS} jobs, {workers} workers and {children} children killed, {site.lines()} records written")
+    assert workers >= 20
+    assert children >= 20
     records = site.all_records()
     assert sorted(r.job_id for r in records) == sorted(site.table)
     assert {r.cls for r in records} == {"python-exception"}
-    missing = [job_id for job_id in site.table if not (site.home / f"slurm-{job_id}.triage.json").exists()]
-    assert missing == []
+    for job_id in site.table:
+        assert json.loads((site.home / f"slurm-{job_id}.triage.json").read_bytes())["job"]["id"] == job_id
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
 
 
 def _until_empty(site: FakeSite, patience_s: float) -> None:
@@ -65,8 +85,8 @@ def _until_empty(site: FakeSite, patience_s: float) -> None:
 
 
 def test_children_die_with_the_worker(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(task: Task, engine: object) -> bytes:
-        del task, engine
+    def slow(task: Task, *rest: object) -> bytes:
+        del task, rest
         (site.home / "begun").touch()
         time.sleep(30)
         (site.home / "survived").touch()
@@ -76,7 +96,7 @@ def test_children_die_with_the_worker(site: FakeSite, monkeypatch: pytest.Monkey
     site.add(ended_job(site, "201"))
     pid = site.start()
     _wait_for(site.home / "begun")
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    children = _children(pid)
     assert len(children) == 1
     site.kill()
     until = time.monotonic() + 5.0
@@ -158,39 +178,39 @@ def test_ledger_that_cannot_be_written_keeps_the_events(site: FakeSite, monkeypa
 
 
 def test_child_that_crashes_gives_up_in_the_end(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(task: Task, engine: object) -> bytes:
-        del task, engine
+    def crash(task: Task, *rest: object) -> bytes:
+        del task, rest
         os.kill(os.getpid(), signal.SIGSEGV)
         return b""
 
     monkeypatch.setattr("slurm_triage.service.build.report_on", crash)
-    monkeypatch.setattr("slurm_triage.service.worker.TRY_AGAIN_S", 0.0)
+    monkeypatch.setattr("slurm_triage.service.making.TRY_AGAIN_S", 0.0)
     site.add(ended_job(site, "701"))
     worker = site.work()
-    assert worker.counts.failures == 3
+    assert worker.making.failures == 3
     (record,) = site.records("701")
     assert (record.status, record.cls, record.state) == ("unknown", None, "FAILED")
     assert site.waiting() == []
 
 
 def test_child_that_never_ends_is_killed(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    def hang(task: Task, engine: object) -> bytes:
-        del task, engine
+    def hang(task: Task, *rest: object) -> bytes:
+        del task, rest
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(600)
         return b""
 
     monkeypatch.setattr("slurm_triage.service.build.report_on", hang)
-    monkeypatch.setattr("slurm_triage.service.worker.TRIES", 1)
+    monkeypatch.setattr("slurm_triage.service.making.TRIES", 1)
     site.add(ended_job(site, "702"))
     worker = site.work(settings=replace(site.settings, child_wall_s=1.0))
-    assert worker.counts.failures == 1
+    assert worker.making.failures == 1
     assert site.records("702")[0].status == "unknown"
 
 
 def test_child_that_talks_too_much_is_killed(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slurm_triage.service.build.report_on", lambda _task, _engine: b"x" * (8 << 20))
-    monkeypatch.setattr("slurm_triage.service.worker.TRIES", 1)
+    monkeypatch.setattr("slurm_triage.service.build.report_on", lambda *_: b"x" * (8 << 20))
+    monkeypatch.setattr("slurm_triage.service.making.TRIES", 1)
     site.add(ended_job(site, "703"))
     site.work()
     assert site.records("703")[0].status == "unknown"
@@ -200,13 +220,13 @@ def test_no_process_to_be_had(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -
     refusals = [OSError(errno.EAGAIN, "Resource temporarily unavailable")] * 2
     start = pool.Pool.start
 
-    def sometimes(self: pool.Pool, task: Task) -> None:
+    def sometimes(self: pool.Pool, tasks: Sequence[Task]) -> None:
         if refusals:
             raise refusals.pop()
-        start(self, task)
+        start(self, tasks)
 
     monkeypatch.setattr(pool.Pool, "start", sometimes)
-    monkeypatch.setattr("slurm_triage.service.worker.TRY_AGAIN_S", 0.0)
+    monkeypatch.setattr("slurm_triage.service.making.TRY_AGAIN_S", 0.0)
     site.add(ended_job(site, "704"))
     site.work()
     assert site.records("704")[0].cls == "python-exception"

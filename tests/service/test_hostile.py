@@ -1,9 +1,10 @@
-"""What a job's owner, or anybody who can write into the spool, may try."""
+"""What a job's owner may try: what lies in the report's way, and what his logs and names hold."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import stat
 import threading
@@ -13,9 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_triage.service import outcome
-from slurm_triage.service.outcome import BadOutcomeError
-from slurm_triage.service.privilege import PrivilegeError, drop
+from slurm_triage.cli.main import main
 from tests.service.conftest import ended_job
 from tests.service.fake_site import FAILED_LOG, FakeSite
 
@@ -180,153 +179,108 @@ def test_directory_of_somebody_else(site: FakeSite, job_dir: Path) -> None:
     assert site.records("801")[0].report_path is None
 
 
-def test_terminal_escapes_and_markup_in_names_and_logs(site: FakeSite) -> None:
-    name = 'x"; $(touch /tmp/pwned)\n# Big\x1b[2J<script>'
-    log = b"\x1b]0;title\x07<img src=x onerror=alert(1)>\n" + FAILED_LOG.replace(b"boom", b"\x1b[31mboom `<b>`")
-    site.add(ended_job(site, "804", name=name), log)
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full", "/dev/null", "/dev/tty", "/proc/kmsg", "/proc/self/mem"])
+def test_log_that_is_a_device(site: FakeSite, device: str) -> None:
+    log = site.home / "slurm-811.out"
+    site.as_owner(lambda: log.symlink_to(device))
+    site.add(ended_job(site, "810", stdout=device), None)
+    site.add(ended_job(site, "811", stdout=str(log)), None)
     site.work()
-    for report in ("slurm-804.triage.json", "slurm-804.TRIAGE.md"):
-        data = (site.home / report).read_bytes()
-        assert b"\x1b" not in data
-        assert b"\x07" not in data
+    assert sorted(record.job_id for record in site.all_records()) == ["810", "811"]
+
+
+@root_only
+def test_devices_among_the_files(site: FakeSite, job_dir: Path) -> None:
+    """A container whose root is root here may leave such; the one in the report's place is not written to."""
+    for name in ("triage.json", "rank-1.log", "x.log"):
+        os.mknod(job_dir / name, 0o666 | stat.S_IFCHR, os.makedev(1, 5))
+    site.work()
+    (record,) = site.records("801")
+    assert (record.cls, record.report_path) == ("python-exception", None)
+    assert stat.S_ISCHR((job_dir / "triage.json").stat().st_mode)
+
+
+def test_deep_tree(site: FakeSite, job_dir: Path) -> None:
+    """Deeper than a path can name."""
+
+    def lay() -> None:
+        os.chdir(job_dir)
+        for _ in range(2100):
+            os.mkdir("d")  # noqa: PTH102 (the whole path is too long for one call)
+            os.chdir("d")
+
+    site.as_owner(lay)
+    site.work()
+    assert (job_dir / "triage.json").exists()
+    while (job_dir / "d").exists():
+        # Too deep for rmtree: taken down level by level.
+        bottom = job_dir / "d"
+        inner = bottom / "d"
+        if inner.exists():
+            inner.rename(job_dir / "next")
+        bottom.rmdir()
+        if (job_dir / "next").exists():
+            (job_dir / "next").rename(bottom)
+
+
+def test_log_without_end(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sparse file costs its owner nothing and a reader hours: it is given up, and jobs beside it have their reports."""
+    monkeypatch.setattr("slurm_triage.service.making.TRIES", 1)
+    site.add(ended_job(site, "812"))
+    os.truncate(site.home / "slurm-812.out", 8 << 40)
+    for number in range(5):
+        site.add(ended_job(site, str(813 + number)))
+    site.work(settings=replace(site.settings, child_wall_s=2.0))
+    found = {record.job_id: record.status for record in site.all_records()}
+    assert found == {"812": "unknown"} | {str(813 + number): "failed" for number in range(5)}
+
+
+def test_names_that_are_no_text(site: FakeSite) -> None:
+    """Bytes of another encoding in paths and names."""
+    odd = os.fsdecode(b"\xff\xfe-odd")
+    outputs = site.home / odd / "outputs"
+    log = outputs / f"818-JAX-{odd}.log"
+    outputs.mkdir(parents=True)
+    log.write_bytes(FAILED_LOG)
+    for path in (site.home / odd, outputs, log):
+        os.chown(path, site.uid, site.uid)
+    site.add(ended_job(site, "818", name=f"JAX-{odd}", stdout=str(log), work_dir=str(site.home / odd)), None)
+    site.work()
+    assert site.records("818")[0].cls == "python-exception"
+    assert json.loads((log.with_suffix("") / "triage.json").read_bytes())["job"]["id"] == "818"
+
+
+def test_terminal_escapes_and_markup_in_names_and_logs(
+    site: FakeSite, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the log and the job's name into reports, ledger, AdminComment and onto a terminal."""
+    pwned, said = place / "pwned", place / "said"
+    said.touch()
+    sacctmgr = place / "sacctmgr"
+    sacctmgr.write_text(f"#!/bin/sh\nprintf '%s\\0' \"$@\" >> {said}\n")
+    sacctmgr.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    name = f'x"; $(touch {pwned}) `touch {pwned}`\n# Big\x1b[2J<script>'
+    log = b"\x1b]0;title\x07<img src=x onerror=alert(1)>\n" + FAILED_LOG.replace(
+        b"boom", b"\x1b[31mboom `<b>` $(touch %s) [x](javascript:1)" % os.fsencode(pwned)
+    )
+    site.add(ended_job(site, "804", name=name), log)
+    site.work(settings=replace(site.settings, admin_comment="all"))
+    report, page = ((site.home / f"slurm-804.{kind}").read_text() for kind in ("triage.json", "TRIAGE.md"))
+    monkeypatch.setenv("SLURM_TRIAGE_LEDGER", str(site.settings.ledger))
+    assert main(["show", "804"]) == 0
+    shown = capsys.readouterr().out
+    for text in (report, page, shown, said.read_text(), str(site.records("804"))):
+        assert set(re.findall(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)) <= {"\0", "\t"}
+    assert re.search(r"^# Big", page, re.MULTILINE) is None
+    assert re.search(r"(?<!\\)<(img|script|b)", _outside_code(page)) is None
+    comments = [word for word in said.read_text().split("\0") if word.startswith("AdminComment=")]
+    assert len(comments) == 1
+    assert "\n" not in comments[0]
+    assert not pwned.exists()
     assert "\n" not in (site.records("804")[0].name or "")
 
 
-def test_garbage_in_the_spool(site: FakeSite, treasure: Path) -> None:
-    new = site.settings.spool / "new"
-    (new / "empty").touch()
-    (new / "binary").write_bytes(os.urandom(5000))
-    (new / "huge").write_bytes(b"slurm-triage-event=1\n" + b"A=1\n" * 200_000)
-    (new / "half").write_text("slurm-triage-event=1\nkind=epilog\nhost=n\ntime=1\nSLURM_JOB_ID=7\n")
-    (new / "link").symlink_to(treasure)
-    os.mkfifo(new / "fifo")
-    (new / "directory").mkdir()
-    (new / ("n" * 250)).write_text("kind=epilog\nend=1\n")
-    site.add(ended_job(site, "805"))
-    site.work()
-    assert len(site.records("805")) == 1
-    assert [name for name in site.waiting() if name != "directory"] == []
-    assert treasure.read_text() == "root's"
-
-
-def test_flood_of_garbage_does_not_fill_the_disk(site: FakeSite) -> None:
-    for number in range(500):
-        (site.settings.spool / "new" / f"junk-{number}").write_bytes(b"x" * 1000)
-    site.publish()
-    site.work()
-    assert len(list((site.settings.spool / "bad").iterdir())) <= 100
-    assert site.waiting() == []
-
-
-@root_only
-def test_forged_event_changes_nothing_but_a_look(site: FakeSite) -> None:
-    """A user writes an event about another's job, with other paths, exit code and kernel messages."""
-    site.add(ended_job(site, "806", state="COMPLETED", exit_code=0), b"all is well\n", event=False)
-    path = site.event(
-        "806",
-        SLURM_JOB_STDOUT="/etc/shadow",
-        SLURM_JOB_WORK_DIR="/root",
-        SLURM_JOB_UID="0",
-        SLURM_JOB_EXIT_CODE2="200:0",
-    )
-    text = path.read_text().replace(
-        "end=1\n", "kernel=NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\nend=1\n"
-    )
-    path.write_text(text)
-    os.chown(path, 12345, 12345)
-    site.work()
-    (record,) = site.records("806")
-    assert (record.status, record.cls, record.node_evidence) == ("completed", None, ())
-    document = json.loads((site.home / "slurm-806.triage.json").read_bytes())
-    assert document["job"]["exit_code"] == 0
-    assert document["job"]["work_dir"] == str(site.home)
-
-
-@root_only
-def test_child_is_the_owner_and_stays_so(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = site.home / "who"
-
-    def who(task: object, engine: object) -> bytes:
-        del task, engine
-        lines = [f"{os.getresuid()} {os.getresgid()} {os.getgroups()}"]
-        status = Path("/proc/self/status").read_text()
-        lines += [line for line in status.splitlines() if line.startswith(("NoNewPrivs", "CapEff", "CapPrm"))]
-        descriptors = [path for path in Path("/proc/self/fd").iterdir() if path.exists()]
-        lines.append(str([path.readlink() for path in descriptors]))
-        report.write_text("\n".join(lines))
-        return b"{}"
-
-    monkeypatch.setattr("slurm_triage.service.build.report_on", who)
-    monkeypatch.setattr("slurm_triage.service.worker.TRIES", 1)
-    site.add(ended_job(site, "807"))
-    site.work()
-    text = report.read_text()
-    assert f"({site.uid}, {site.uid}, {site.uid})" in text
-    assert "NoNewPrivs:\t1" in text
-    assert "CapEff:\t0000000000000000" in text
-    assert "CapPrm:\t0000000000000000" in text
-    assert "ledger" not in text, "no file of the worker is open in the child"
-
-
-@root_only
-def test_becoming_root_or_nobody_at_all_is_refused() -> None:
-    for uid in (0, 2_000_000_001):
-        with pytest.raises(PrivilegeError):
-            drop(uid, os.getppid())
-    assert os.geteuid() == 0
-
-
-def test_answers_of_children_are_checked(site: FakeSite) -> None:
-    job = ended_job(site, "808")
-    lie = {
-        "record": {
-            "job_id": "1", "user": "root", "state": "COMPLETED", "cluster": "other", "status": "splendid",
-            "class": "<b>x</b>", "rule": 7, "gpu_hours": 1e300, "last_step": "many", "nodes": "node[01-99]",
-            "node_evidence": [["node99", "fault"], ["node01", "fault"], ["node01"], 5],
-            "report_path": "relative", "versions": {"A": "1\x1b", "bad name": "x"}, "revision": 1,
-        },
-        "headline": "a\nb" * 1000, "problem": 5,
-    }  # fmt: skip
-    result = outcome.decode(json.dumps(lie).encode(), job, now=1000.0)
-    record = result.record
-    assert (record.job_id, record.user, record.state, record.cluster) == ("808", job.user, "FAILED", "fake")
-    assert (record.status, record.cls, record.rule, record.gpu_hours, record.last_step) == (
-        "unknown",
-        None,
-        None,
-        None,
-        None,
-    )
-    assert record.nodes == "node01"
-    assert record.node_evidence == (("node01", "fault"),)
-    assert (record.report_path, dict(record.versions), record.revision) == (None, {"A": "1?"}, 1_000_000)
-    assert "\n" not in result.headline
-    assert len(result.headline) <= 300
-    for data in (b"", b"[]", b"{", b'{"record": 5}', b"x" * (outcome.MAX_BYTES + 1)):
-        with pytest.raises(BadOutcomeError):
-            outcome.decode(data, job, now=0.0)
-
-
-def test_one_users_flood_does_not_keep_others_waiting(site: FakeSite) -> None:
-    from slurm_triage.service.rates import FairQueue
-
-    queue: FairQueue[str] = FairQueue(per_minute=60.0)
-    for number in range(1000):
-        queue.put("flood", f"flood-{number}")
-    queue.put("other", "other-0")
-    assert "other-0" in [queue.take(0.0) for _ in range(3)]
-    taken = 0
-    while queue.take(1.0) is not None:
-        taken += 1
-    assert 50 <= taken <= 70, "a burst of a minute's worth, then the rate"
-    assert queue.take(2.1) is not None
-    assert stat.S_ISDIR(site.home.stat().st_mode)
-
-
-def test_removed_event_is_no_problem(site: FakeSite) -> None:
-    site.add(ended_job(site, "809"), event=False)
-    settings = replace(site.settings, settle_s=0.3)
-    path = site.event("809")
-    threading.Timer(0.2, path.unlink).start()
-    site.work(settings=settings)
-    assert len(site.records("809")) == 1
+def _outside_code(page: str) -> str:
+    """Markdown without fenced blocks and code spans, where nothing has a meaning."""
+    return re.sub(r"(`+).+?\1", "", re.sub(r"^(`{3,}).*?^\1`*$", "", page, flags=re.MULTILINE | re.DOTALL))

@@ -1,13 +1,17 @@
-"""A large array of instant jobs, without us and with us. Minutes long, so outside the default run:
+"""Large arrays of instant jobs: what they cost accounting and us, and what we cost them. Minutes long, so outside the
+default run:
 
-SLURM_TRIAGE_LOAD_JOBS=10000 pytest -m slow tests/service/test_load_cluster.py -s
+SLURM_TRIAGE_LOAD_JOBS=10000 SLURM_TRIAGE_LOAD_ROUNDS=8 pytest -m slow tests/service/test_load_cluster.py -s
 """
 
 from __future__ import annotations
 
 import os
 import re
+import statistics
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,56 +20,128 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.layout import USERS
 from tests.service.site import Site
 
+#: Tasks of the storm, and how many ABBA rounds of four blocks compare the speed with and without us.
 JOBS = int(os.environ.get("SLURM_TRIAGE_LOAD_JOBS", "2000"))
+ROUNDS = int(os.environ.get("SLURM_TRIAGE_LOAD_ROUNDS", "2"))
+BLOCK = int(os.environ.get("SLURM_TRIAGE_LOAD_BLOCK", "200"))
 USER = next(iter(USERS))
 
+#: A site without hooks, but for an epilog.d with an empty script in it.
+BARE = tuple(f"{name}=" for name in ("PrologSlurmctld", "EpilogSlurmctld", "JobCompType", "JobCompLoc", "MailProg"))
+BARE += tuple(f"{name}=" for name in ("Prolog", "TaskProlog", "TaskEpilog"))
 
-def play(cluster: Cluster, name: str) -> tuple[str, float]:
-    """Submit the array and wait for its end. Returns its id and the seconds it took."""
-    directory = cluster.workdir(USER, f"{name}-{time.time_ns()}")
-    began = time.monotonic()
-    job_id = cluster.submit(
-        USER, "echo here; exit $((SLURM_ARRAY_TASK_ID % 10 == 0))", "-a", f"0-{JOBS - 1}", cwd=directory
-    )
-    cluster.wait_for("end of the array", lambda: not cluster.output("squeue", "-h", "-j", job_id), 1800.0, 1.0)
-    return job_id, time.monotonic() - began
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
-def test_array_of_instant_jobs(host_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = host_cluster
-    cluster.reconfigure("EpilogSlurmctld=", "JobCompType=", "JobCompLoc=")
-    cluster.wait_for("all nodes idle", cluster.all_idle, 60.0)
-    site = Site(cluster, cluster.dir / f"load-{os.getpid()}")
-    _, without_s = play(cluster, "without")
-    site.install("--edit-slurm-conf")
-    cluster.ctld_restart()
-    cluster.scontrol("reconfigure")
-    cluster.wait_for("all nodes idle", cluster.all_idle, 60.0)
-    pid = site.start_worker()
-    try:
-        job_id, with_s = play(cluster, "with")
-        depth = len(list((site.prefix / "spool/new").iterdir()))
+@dataclass
+class Bench:
+    """``with_us`` and ``without``: texts of slurm.conf."""
+
+    site: Site
+    with_us: str
+    without: str
+
+    def configure(self, text: str) -> None:
+        cluster = self.site.cluster
+        cluster.path(cluster.layout.slurm_conf).write_text(text)
+        cluster.ctld_restart()
+        cluster.scontrol("reconfigure")
+        cluster.wait_for("all nodes idle", cluster.all_idle, 60.0)
+
+    @property
+    def waiting(self) -> int:
+        """Events in the spool."""
+        return sum(1 for _ in (self.site.prefix / "spool/new").iterdir())
+
+    def wait_for_reports(self) -> None:
+        self.site.cluster.wait_for("empty spool", lambda: self.waiting == 0, 1800.0, 0.5)
+
+    def play(self, count: int, look: Callable[[], object] = lambda: None) -> tuple[str, float]:
+        """An array of instant jobs. Returns its id and the seconds until its end; ``look`` is called every second."""
+        cluster = self.site.cluster
+        directory = cluster.workdir(USER, "load")
         began = time.monotonic()
-        cluster.wait_for("empty spool", lambda: not list((site.prefix / "spool/new").iterdir()), 1800.0, 0.5)
-        rest_s = time.monotonic() - began
-        peak = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-        site.stop_worker()
-        records = site.records(job_id)[job_id]
-        queries = re.search(r"(\d+) queries", site.worker_log())
-        assert queries is not None
-        assert peak is not None
-        with capsys.disabled():
-            print(
-                f"\n{JOBS} jobs: {without_s:.0f} s without, {with_s:.0f} s with; {depth} events waited at the end, "
-                f"the last report came {rest_s:.0f} s later; {queries[1]} queries, worker's peak {int(peak[1]) >> 10} MiB"
-            )
-        assert len(records) == JOBS
-        assert sum(r.get("status") == "failed" for r in records) == (JOBS + 9) // 10
-        assert cluster.drained() == {}
-        assert int(peak[1]) < 400 << 10
-        assert int(queries[1]) <= 25 + (with_s + rest_s) / 10
+        script = "echo here; exit $((SLURM_ARRAY_TASK_ID % 10 == 0))"
+        job_id = cluster.submit(USER, script, "-a", f"0-{count - 1}", cwd=directory)
+        states = ["PENDING", "RUNNING", "COMPLETING", "CONFIGURING"]
+        looked = began
+        while cluster.output("squeue", "-h", "-j", job_id, "-t", ",".join(states), "-o", "%i"):
+            if time.monotonic() - looked >= 1.0:
+                look()
+                looked = time.monotonic()
+            if time.monotonic() - began > 3600.0:
+                raise TimeoutError(f"array {job_id} does not end")
+            time.sleep(0.1)
+        return job_id, time.monotonic() - began
+
+
+@pytest.fixture(scope="module")
+def bench(host_cluster: Cluster) -> Iterator[Bench]:
+    cluster = host_cluster
+    conf = cluster.path(cluster.layout.slurm_conf)
+    cluster.reconfigure(*BARE)
+    site = Site(cluster, cluster.dir / f"load-{os.getpid()}")
+    without = conf.read_text()
+    try:
+        site.install("--edit-slurm-conf")
+        yield Bench(site, conf.read_text(), without)
     finally:
         site.stop_worker()
         site.install("--uninstall", "--purge", check=False)
         cluster.reconfigure()
+
+
+def test_a_storm_of_instant_jobs(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of them end within minutes: few questions, bounded memory, one right report for each."""
+    site = bench.site
+    bench.configure(bench.with_us)
+    pid = site.start_worker()
+    depths = [0]
+    try:
+        job_id, jobs_s = bench.play(JOBS, lambda: depths.append(bench.waiting))
+        began = time.monotonic()
+        bench.wait_for_reports()
+        rest_s = time.monotonic() - began
+        peak = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    finally:
+        site.stop_worker()
+    records = site.records(job_id)[job_id]
+    queries = re.search(r"(\d+) queries", site.worker_log())
+    assert queries is not None
+    assert peak is not None
+    with capsys.disabled():
+        print(
+            f"\n{JOBS} jobs in {jobs_s:.0f} s ({JOBS / jobs_s:.1f}/s): at most {max(depths)} events waited, the last "
+            f"report came {rest_s:.0f} s after the last job; {queries[1]} queries; worker's peak {int(peak[1]) >> 10} MiB"
+        )
+    assert len(records) == len({record["array_task_id"] for record in records}) == JOBS
+    assert sum(record.get("status") == "failed" for record in records) == (JOBS + 9) // 10
+    assert site.cluster.drained() == {}
+    assert int(peak[1]) < 400 << 10
+    assert int(queries[1]) <= 25 * max(1.0, JOBS / 10_000)
+
+
+def test_jobs_are_as_fast_with_us_as_without(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    """Blocks without and with us in the order ABBA: a machine that gets slower or faster meanwhile does so for both."""
+    site = bench.site
+    seconds: dict[str, list[float]] = {"A": [], "B": []}
+    ratios = []
+    for _ in range(ROUNDS):
+        for arm in "ABBA":
+            bench.configure(bench.without if arm == "A" else bench.with_us)
+            if arm == "B":
+                site.start_worker()
+            seconds[arm].append(bench.play(BLOCK)[1])
+            if arm == "B":
+                bench.wait_for_reports()
+                site.stop_worker()
+        ratios.append(sum(seconds["B"][-2:]) / sum(seconds["A"][-2:]))
+    median = statistics.median(ratios)
+    with capsys.disabled():
+        shown = {arm: " ".join(f"{value:.1f}" for value in values) for arm, values in seconds.items()}
+        print(
+            f"\n{ROUNDS} x ABBA, {BLOCK} jobs a block: without {shown['A']} s; with {shown['B']} s; "
+            f"with / without by round {' '.join(f'{ratio:.3f}' for ratio in ratios)}, median {median:.3f}"
+        )
+    assert site.cluster.drained() == {}
+    assert median <= 1.05

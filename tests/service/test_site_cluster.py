@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import threading
 import time
@@ -16,7 +15,7 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.layout import USERS
 from tests.service.launcher_jobs import JOBS, script
-from tests.service.site import Site
+from tests.service.site import QUICK, Site, installed
 
 ALICE, BOB = USERS
 
@@ -26,20 +25,8 @@ WAIT_S = 120.0
 
 @pytest.fixture(scope="module")
 def site(host_cluster: Cluster) -> Iterator[Site]:
-    """Installed, with a worker at work; the cluster is as before afterwards."""
-    site = Site(host_cluster, host_cluster.dir / f"site-{os.getpid()}")
-    host_cluster.reconfigure("EpilogSlurmctld=", "JobCompType=", "JobCompLoc=")
-    try:
-        site.install("--edit-slurm-conf")
-        host_cluster.ctld_restart()
-        host_cluster.scontrol("reconfigure")
-        host_cluster.wait_for("all nodes idle", host_cluster.all_idle, 30.0)
-        site.start_worker(settle_s="1", reconcile_s="5", reconcile_lag_s="10", final_wait_s="20")
+    with installed(host_cluster, "site", **QUICK) as site:
         yield site
-    finally:
-        site.stop_worker()
-        site.install("--uninstall", "--purge", check=False)
-        host_cluster.reconfigure()
 
 
 @pytest.fixture(scope="module")
@@ -196,37 +183,6 @@ def test_lost_node(site: Site) -> None:
         cluster.restore("node04")
         cluster.wait_for("all nodes idle", cluster.all_idle, 60.0)
     assert (record["state"], record["class"]) == ("NODE_FAIL", "node-fail")
-
-
-def test_slurmdbd_away_for_a_while(site: Site) -> None:
-    cluster = site.cluster
-    directory = cluster.workdir(BOB, f"outage-{time.time_ns()}")
-    cluster.dbd_down()
-    try:
-        job_id = cluster.submit(BOB, "exit 4", cwd=directory)
-        cluster.wait_for("job over", lambda: cluster.job_state(job_id) == "FAILED", 30.0)
-        # Longer than final_wait_s: a report from what the hook said.
-        early = cluster.path(directory) / f"slurm-{job_id}.triage.json"
-        cluster.wait_for("report without accounting", early.exists, 60.0)
-        assert json.loads(early.read_bytes())["accounting"] == {"source": "hook", "final": False}
-    finally:
-        cluster.dbd_up()
-    record = site.wait_for_reports(job_id, timeout_s=180.0)[job_id]
-    assert record["state"] == "FAILED"
-    assert json.loads(early.read_bytes())["accounting"]["final"] is True
-
-
-def test_worker_killed_and_started_again(site: Site) -> None:
-    cluster = site.cluster
-    directory = cluster.workdir(BOB, f"killed-{time.time_ns()}")
-    first = cluster.submit(BOB, "exit 1", "-a", "0-19", cwd=directory)
-    time.sleep(1.5)
-    site.kill_worker()
-    site.start_worker(settle_s="1", reconcile_s="5", reconcile_lag_s="10", final_wait_s="20")
-    tasks = [f"{first}_{n}" for n in range(20)]
-    found = site.wait_for_reports(*tasks, timeout_s=WAIT_S)
-    assert {record["status"] for record in found.values()} == {"failed"}
-    assert all(len(site.records(task)[task]) == 1 for task in tasks)
 
 
 def test_jobs_that_no_hook_reported(site: Site) -> None:

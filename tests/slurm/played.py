@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,11 +55,12 @@ def remove_hooks(cluster: Cluster) -> None:
     shutil.rmtree(cluster.dir / "triage-spool", ignore_errors=True)
 
 
-def play(cluster: Cluster) -> Played:
+def play(cluster: Cluster, names: Sequence[str] | None = None) -> Played:
+    """``names``: these scenarios only."""
     spool = install_hooks(cluster)
     # The scenarios need PrologSlurmctld for themselves; ours is called from there.
     cluster.set_hooks({"start": CHECKOUT / "hooks/prolog-slurmctld"})
-    started = scenarios.start_all(cluster, prolog_slurmctld=f"{cluster.layout.inside}/hooks/start")
+    started = scenarios.start_all(cluster, names, prolog_slurmctld=f"{cluster.layout.inside}/hooks/start")
     played = Played(cluster, ids=started.ids, skipped=started.skipped)
     played.states = scenarios.finish_all(cluster, started)
     played.events = read_spool(spool)

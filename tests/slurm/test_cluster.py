@@ -100,3 +100,14 @@ def test_stopping_what_does_not_run_is_no_error(tmp_path: Path) -> None:
 def test_a_damaged_pid_file_names_nobody(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.pid").write_text(text)
     assert Processes(tmp_path).pid("x") is None
+
+
+def test_a_daemon_holds_no_lock_of_its_starter(tmp_path: Path) -> None:
+    with open(tmp_path / "lock", "w") as lock:
+        os.set_inheritable(lock.fileno(), True)
+        processes = Processes(tmp_path)
+        pid = processes.spawn("sleeper", ["sleep", "60"], dict(os.environ), tmp_path / "log")
+        opened = {os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH115, PTH208
+    processes.stop(["sleeper"])
+    assert str(tmp_path / "lock") not in opened
+    assert str(tmp_path / "log") in opened

@@ -39,8 +39,11 @@ def test_the_wish_arrives_with_the_events(cluster: Cluster, plugin: Path) -> Non
         wish: cluster.submit("alice", "true", f"--triage={wish}", "-o", "/dev/null") for wish in ("on", "off", "watch")
     }
     ids[""] = cluster.submit("alice", "true", "-o", "/dev/null")
-    cluster.wait(*ids.values())
-    for wish, job_id in ids.items():
+    by_environment = cluster.submit("alice", "true", "-o", "/dev/null", SLURM_TRIAGE="off")
+    option_wins = cluster.submit("alice", "true", "--triage=on", "-o", "/dev/null", SLURM_TRIAGE="off")
+    no_wish = cluster.submit("alice", "true", "-o", "/dev/null", SLURM_TRIAGE="perhaps")
+    cluster.wait(*ids.values(), by_environment, option_wins, no_wish)
+    for wish, job_id in [*ids.items(), ("off", by_environment), ("on", option_wins), ("", no_wish)]:
         for kind in ("prolog-slurmctld", "epilog-slurmctld", "epilog"):
             found = [event for event in read_spool(spool) if event.job_id == job_id and event.kind == kind]
             assert [event.wish for event in found] == [wish or None], (wish, kind)

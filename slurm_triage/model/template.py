@@ -1,0 +1,38 @@
+"""Fills the captures of a match into the title or note of its rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from slurm_triage.model.duration import human
+
+#: Stands for a capture that the line did not give.
+UNKNOWN = "?"
+_MAX_VALUE_CHARS = 80
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)(?:\|([^{}]*))?\}")
+_PARENTHESES = re.compile(r"\s*\([^()]*\{\w+\}[^()]*\)")
+
+
+def fill(template: str, captures: Mapping[str, str]) -> str:
+    """``{name|text}`` falls back to text; a parenthesis whose capture is missing is left out; any other missing capture
+    becomes "?"; doubled braces stand for themselves. Captures named ``..._ms`` are shown as durations."""
+    if "{" not in template:
+        return template
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        if name is None:
+            return found[0][0]
+        text = captures.get(name)
+        if text is None:
+            return found[2] if found[2] is not None else UNKNOWN
+        if name.endswith("_ms") and text.isdigit():
+            return human(float(text) / 1000)
+        return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"
+
+    def parenthesis(found: re.Match[str]) -> str:
+        known = all(name in captures or fallback or not name for name, fallback in _PLACEHOLDER.findall(found[0]))
+        return found[0] if known else ""
+
+    return _PLACEHOLDER.sub(value, _PARENTHESES.sub(parenthesis, template))

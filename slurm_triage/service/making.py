@@ -1,0 +1,95 @@
+"""Reports in the making: whose turn it is, which child makes them, and what is tried again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from slurm_triage.errors import TriageError
+from slurm_triage.service import outcome, pool
+from slurm_triage.service.outcome import Outcome
+from slurm_triage.service.pool import Finished, Pool
+from slurm_triage.service.rates import FairQueue
+from slurm_triage.service.task import Task
+
+log = logging.getLogger("slurm-triage")
+
+#: A job that costs its child is tried again; after this many times it gets a record without a diagnosis.
+TRIES = 3
+TRY_AGAIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A report that is on disk, or cannot be, and waits for its record to be durable."""
+
+    task: Task
+    outcome: Outcome
+
+    def as_last(self) -> Made:
+        """It stays as it is, also if it could not be written for a reason that may pass."""
+        record = replace(self.outcome.record, provisional=not self.task.job.final)
+        return replace(self, outcome=replace(self.outcome, record=record, passing=False))
+
+
+@dataclass
+class Making:
+    """``clock``: monotonic seconds; ``wall``: seconds since the epoch."""
+
+    pool: Pool
+    queue: FairQueue[Task]
+    clock: Callable[[], float]
+    wall: Callable[[], float]
+    failures: int = 0
+    _again: list[tuple[float, Task]] = field(default_factory=list)
+    _not_before: float = 0.0
+
+    def __len__(self) -> int:
+        """How many children are at work."""
+        return len(self.pool)
+
+    def put(self, task: Task) -> None:
+        self.queue.put(task.job.uid, task)
+
+    def start(self) -> None:
+        """Give every child that may be started something to do."""
+        now = self.clock()
+        while self.pool.free > 0 and now >= self._not_before and (tasks := self._next(now)):
+            try:
+                self.pool.start(tasks)
+            except OSError as error:
+                log.warning("no process can be started: %s", error.strerror)
+                self._not_before = now + TRY_AGAIN_S
+                self._again += [(self._not_before, task) for task in tasks]
+
+    def _next(self, now: float) -> list[Task]:
+        """What has failed before gets a child of its own, so that it cannot be another job's fault."""
+        due = next((entry for entry in self._again if entry[0] <= now), None)
+        if due is None:
+            return self.queue.take(now, pool.MAX_BATCH, self.pool.size)
+        self._again.remove(due)
+        return [due[1]]
+
+    def collect(self, timeout_s: float) -> list[Made]:
+        """Wait at most ``timeout_s`` for something to happen; what is made by then."""
+        return [made for one in self.pool.collect(timeout_s) if (made := self._judge(one)) is not None]
+
+    def _judge(self, one: Finished) -> Made | None:
+        task, failure = one.task, one.failure
+        if one.answer is not None:
+            try:
+                return Made(task, outcome.decode(one.answer, task.job, now=self.wall()))
+            except TriageError as error:
+                failure = str(error)
+        if failure is None:
+            self.queue.give_back(task.job.uid, task)
+            return None
+        self.failures += 1
+        task = replace(task, failures=task.failures + 1)
+        log.warning("job %s: triage failed (%s), try %d of %d", task.job.job_id, failure, task.failures, TRIES)
+        if task.failures < TRIES:
+            self._again.append((self.clock() + TRY_AGAIN_S * task.failures, task))
+            return None
+        record = outcome.minimal_record(task.job, now=self.wall())
+        return Made(task, Outcome(record, "unknown: this job could not be triaged", failure))

@@ -1,0 +1,67 @@
+"""install.sh on a live cluster: no node notices that it comes or goes."""
+
+from __future__ import annotations
+
+import os
+
+from tests.cluster.cluster import Cluster
+from tests.service.site import Site
+
+
+def run_jobs(cluster: Cluster) -> None:
+    job_id = cluster.submit("alice", "exit 0", "-N", str(len(cluster.layout.nodes)), "-o", "/dev/null")
+    assert cluster.wait(job_id) == {job_id: "COMPLETED"}
+    cluster.wait_for("nodes idle or drained", lambda: "completing" not in cluster.node_states().values(), 30.0)
+    assert cluster.drained() == {}
+
+
+def test_coming_and_going_drains_no_node(host_cluster: Cluster) -> None:
+    """The site has no Epilog of its own, so the directory would be empty without us: slurmd drains a node for that."""
+    cluster = host_cluster
+    site = Site(cluster, cluster.dir / f"installed-{os.getpid()}")
+    conf = cluster.path(cluster.layout.slurm_conf)
+    hook = conf.parent / "epilog.d/50-slurm-triage"
+    cluster.reconfigure("Epilog=", "EpilogSlurmctld=", "JobCompType=", "JobCompLoc=")
+    before = conf.read_text()
+    try:
+        site.install("--edit-slurm-conf", "--epilog")
+        cluster.ctld_restart()
+        cluster.scontrol("reconfigure")
+        run_jobs(cluster)
+        spool = site.prefix / "spool/new"
+        kinds = {path.name.split(".")[2] for path in spool.iterdir()}
+        assert kinds >= {"epilog", "epilog-slurmctld", "jobcomp"}
+        # Slurm still has the old configuration when everything is gone.
+        output = site.install("--uninstall").stdout
+        assert "run install.sh --uninstall again" in output
+        assert conf.read_text() == before
+        assert not (site.prefix / "libexec").exists()
+        run_jobs(cluster)
+        cluster.ctld_restart()
+        cluster.scontrol("reconfigure")
+        run_jobs(cluster)
+        site.install("--uninstall", "--purge")
+        assert not hook.exists()
+        run_jobs(cluster)
+    finally:
+        hook.unlink(missing_ok=True)
+        cluster.reconfigure()
+        for node in cluster.drained():
+            cluster.resume(node)
+
+
+def test_without_any_file_a_node_is_drained(host_cluster: Cluster) -> None:
+    """The test above can fail."""
+    cluster = host_cluster
+    empty = cluster.dir / "empty.d"
+    empty.mkdir()
+    cluster.reconfigure(f"Epilog={cluster.layout.inside}/empty.d/*")
+    try:
+        job_id = cluster.submit("alice", "exit 0", "-w", "node01", "-o", "/dev/null")
+        cluster.wait(job_id)
+        cluster.wait_for("node drained", lambda: "node01" in cluster.drained(), 30.0)
+    finally:
+        cluster.reconfigure()
+        cluster.resume("node01")
+        empty.rmdir()
+    cluster.wait_for("all nodes idle", cluster.all_idle, 30.0)

@@ -1,0 +1,46 @@
+"""The ranks' stories in one sentence and as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slurm_triage.report.rank_table import rank_table
+
+
+def view(ranks: list[int], **changes: Any) -> dict[str, Any]:
+    nodes = [f"node{rank:03}" for rank in ranks]
+    base = {"ranks": ranks, "nodes": nodes, "last_step": 41, "last_time": "2026-11-30T12:30:00+00:00"}
+    return {**base, "exit": None, "first_error": None, "last_words": None, **changes}
+
+
+def summary(*views: dict[str, Any]) -> str:
+    table = rank_table({"ranks": list(views)})
+    assert table is not None
+    return table.summary
+
+
+def test_the_odd_ones_out_in_one_sentence() -> None:
+    many = [rank for rank in range(65) if rank not in {13, 27, 41}]
+    told = summary(
+        view([41], last_time="2026-11-30T12:03:10+00:00"),
+        view([13, 27], first_error="nccl-timeout: the card lost its link"),
+        view(many, first_error="coordination-fail: some rank failed"),
+    )
+    assert told == (
+        "62 ranks say coordination-fail: some rank failed; ranks 13,27 (node[013,027]) say nccl-timeout: the card lost "
+        "its link; rank 41 (node041) said nothing after 12:03:10Z."
+    )
+
+
+def test_stopped_ranks_reported_nothing_wrong() -> None:
+    told = summary(view([0, 1], exit="SIGTERM (stopped)"), view([2], exit="SIGKILL", nodes=[]))
+    assert told == "Ranks 0-1 (node[000-001]) reported nothing wrong, last step 41; rank 2 ended with SIGKILL."
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    told = summary(*(view([rank], first_error=f"error {rank}") for rank in range(9)))
+    assert told.endswith("; 5 more groups of ranks.")
+
+
+def test_one_story_needs_no_table() -> None:
+    assert rank_table({"ranks": [view([0, 1, 2])]}) is None

@@ -1,0 +1,165 @@
+"""Our units under a real systemd, installed by install.sh, with the jobs of a real cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import booted
+from tests.cluster.booted import Booted
+from tests.cluster.cluster import Cluster
+from tests.cluster.layout import CHECKOUT, USERS
+from tests.service.site import Site
+
+ALICE, BOB = USERS
+WORKER, ONCE = "slurm-triage-worker.service", "slurm-triage-once.service"
+PATH_UNIT, TIMER = "slurm-triage-spool.path", "slurm-triage-reconcile.timer"
+SETTINGS = "settle_s = 0.5\nreconcile_s = 5\nreconcile_lag_s = 2\n"
+
+
+class BootedSite(Site):
+    """The worker belongs to the booted machine; cluster and users' files are the host's."""
+
+    machine: Booted
+
+    def worker_log(self) -> str:
+        return self.machine.journal(WORKER) + self.machine.journal(ONCE)
+
+
+@pytest.fixture(scope="module")
+def site(host_cluster: Cluster) -> Iterator[BootedSite]:
+    if (reason := booted.missing()) is not None:
+        pytest.skip(reason)
+    cluster = host_cluster
+    cluster.reconfigure("EpilogSlurmctld=", "JobCompType=", "JobCompLoc=")
+    site = BootedSite(cluster, cluster.dir / f"systemd-{os.getpid()}")
+    site.prefix.mkdir()
+    python = {CHECKOUT, Path(sys.prefix), Path(sys.base_prefix)}
+    shared = [path for path in sorted(python) if not path.is_relative_to("/usr")]
+    site.machine = Booted(cluster.dir / f"booted-{os.getpid()}", [*shared, cluster.dir])
+    try:
+        site.machine.run(*site.install_argv("--edit-slurm-conf"), **cluster.env)
+        with open(site.prefix / "etc/config.toml", "a") as config:
+            config.write(SETTINGS)
+        site.machine.run("systemctl", "restart", WORKER)
+        cluster.ctld_restart()
+        cluster.scontrol("reconfigure")
+        cluster.wait_for("all nodes idle", cluster.all_idle, 30.0)
+        yield site
+    finally:
+        site.machine.run(*site.install_argv("--uninstall", "--purge"), check=False, **cluster.env)
+        site.machine.stop()
+        cluster.reconfigure()
+
+
+def fail(site: Site, user: str, *args: str) -> str:
+    directory = site.cluster.workdir(user, "systemd")
+    return site.cluster.submit(user, "echo here; exit 3", *args, cwd=directory)
+
+
+def test_systemd_has_nothing_to_say_about_the_units(site: BootedSite) -> None:
+    installed = site.machine.run("find", "/etc/systemd/system", "-type", "f", "-name", "slurm-triage-*").stdout.split()
+    assert {Path(unit).name for unit in installed} == {path.name for path in (CHECKOUT / "systemd").iterdir()}
+    verified = site.machine.run("systemd-analyze", "verify", "--man=no", *installed, check=False)
+    assert (verified.stdout, verified.stderr, verified.returncode) == ("", "", 0)
+
+
+def test_the_worker_is_enabled_and_writes_into_its_users_directories(site: BootedSite) -> None:
+    assert site.machine.run("systemctl", "is-enabled", WORKER).stdout.strip() == "enabled"
+    for user in (ALICE, BOB):
+        job_id = fail(site, user)
+        record = site.wait_for_reports(job_id)[job_id]
+        report = Path(str(record["report_path"]))
+        assert report.stat().st_uid == site.cluster.uid(user)
+        assert report.with_name(f"slurm-{job_id}.TRIAGE.md").stat().st_uid == site.cluster.uid(user)
+    assert "cap_sys_admin" not in site.machine.show(WORKER, "CapabilityBoundingSet")
+    assert site.machine.show(WORKER, "NRestarts") == "0"
+
+
+def test_a_killed_worker_is_started_again(site: BootedSite) -> None:
+    first = site.machine.show(WORKER, "MainPID")
+    site.machine.run("kill", "-KILL", first)
+    job_id = fail(site, ALICE, "-a", "0-3")
+    site.machine.wait_for("restart", lambda: site.machine.show(WORKER, "NRestarts") == "1", 30.0)
+    tasks = [f"{job_id}_{n}" for n in range(4)]
+    site.wait_for_reports(*tasks)
+    assert all(len(site.records(task)[task]) == 1 for task in tasks)
+    assert site.machine.show(WORKER, "MainPID") not in (first, "0")
+
+
+def test_stopping_it_ends_what_runs_and_leaves_the_rest_in_the_spool(site: BootedSite) -> None:
+    job_id = fail(site, BOB, "-a", "0-39")
+    tasks = [f"{job_id}_{n}" for n in range(40)]
+    site.machine.wait_for("first record", lambda: any(site.records(*tasks).values()), 60.0)
+    began = time.monotonic()
+    site.machine.run("systemctl", "stop", WORKER)
+    assert time.monotonic() - began < 35.0
+    assert site.machine.show(WORKER, "Result") == "success"
+    assert site.machine.show(WORKER, "ExecMainStatus") == "0"
+    assert "ended: " in site.machine.journal(WORKER)
+    before = sum(len(found) for found in site.records(*tasks).values())
+    site.machine.run("systemctl", "start", WORKER)
+    site.wait_for_reports(*tasks)
+    assert before >= 1
+    assert all(len(site.records(task)[task]) == 1 for task in tasks)
+
+
+# ---- started by the spool, and by the clock -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_demand(site: BootedSite) -> Iterator[Booted]:
+    """The .path unit instead of the worker that always runs."""
+    machine = site.machine
+    machine.run("systemctl", "disable", "--now", WORKER)
+    machine.run("systemctl", "enable", "--now", PATH_UNIT)
+    yield machine
+    machine.run("systemctl", "disable", "--now", PATH_UNIT, TIMER)
+    machine.run("systemctl", "stop", ONCE)
+    machine.run("systemctl", "enable", "--now", WORKER)
+
+
+def test_an_event_starts_a_worker(site: BootedSite, on_demand: Booted) -> None:
+    assert on_demand.show(ONCE, "ActiveState") == "inactive"
+    job_id = fail(site, ALICE)
+    site.wait_for_reports(job_id)
+    assert on_demand.show(ONCE, "ActiveState") == "active"
+    on_demand.run("systemctl", "stop", ONCE)
+    assert on_demand.show(ONCE, "Result") == "success"
+    assert on_demand.show(PATH_UNIT, "ActiveState") == "active"
+
+
+def test_a_worker_that_cannot_work_is_tried_until_it_can(site: BootedSite, on_demand: Booted) -> None:
+    ledger = site.prefix / "var/ledger"
+    ledger.rename(ledger.with_name("away"))
+    ledger.write_text("a file system that is not mounted")
+    on_demand.drop_in(ONCE, "[Service]\nRestartSec=1\n")
+    try:
+        job_id = fail(site, ALICE)
+        on_demand.wait_for("failures", lambda: int(on_demand.show(ONCE, "NRestarts") or "0") >= 6, 60.0)
+    finally:
+        ledger.unlink()
+        ledger.with_name("away").rename(ledger)
+    site.wait_for_reports(job_id)
+    assert on_demand.show(PATH_UNIT, "ActiveState") == "active"
+
+
+def test_the_timer_finds_jobs_that_no_hook_reported(site: BootedSite, on_demand: Booted) -> None:
+    spool = site.prefix / "spool/new"
+    spool.rename(spool.with_name("gone"))
+    try:
+        job_id = fail(site, BOB)
+        site.cluster.wait(job_id)
+    finally:
+        spool.with_name("gone").rename(spool)
+    time.sleep(3.0)  # reconcile_lag_s
+    assert on_demand.show(ONCE, "ActiveState") == "inactive"
+    on_demand.drop_in(TIMER, "[Timer]\nOnActiveSec=1s\nAccuracySec=1s\n")
+    on_demand.run("systemctl", "enable", "--now", TIMER)
+    assert site.wait_for_reports(job_id)[job_id]["state"] == "FAILED"
+    assert "reported by no hook" in on_demand.journal(ONCE)
