@@ -96,6 +96,7 @@ do_install() {
         made "uses $slurm_conf"
     fi
     make_dir "$etc" 0755
+    [ "$dry" = yes ] || begin_manifest
     install_program
     install_pyslurm
     install_files
@@ -259,7 +260,7 @@ report_install() {
 
 do_demo() {
     [ "$(id -u)" = 0 ] || die "the demo needs root: it starts a Slurm cluster of its own on this machine"
-    [ "$dry" = no ] || { say "would bring up a cluster in /srv/slurm-triage-demo, run six jobs and show their reports"; exit 0; }
+    [ "$dry" = no ] || { say "would bring up a cluster in /srv/slurm-triage-demo, run six jobs and show what is said of them"; exit 0; }
     demo_venv=/var/cache/slurm-triage-demo/venv
     python=$given_python
     if [ -z "$python" ]; then

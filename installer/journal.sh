@@ -5,7 +5,7 @@
 # The manifest lists, for --uninstall, what an installation has made: "file PATH", "dir PATH", "tree PATH" (a directory
 # with all that is in it), "conf PATH" (a file with our block of lines in it), "backup PATH" (what that was before).
 
-work='' journal=''
+work='' journal='' recording=no
 
 # Begin to keep the journal; from here on a failing command undoes everything.
 begin_changes() {
@@ -17,20 +17,27 @@ begin_changes() {
     trap 'exit 130' HUP INT TERM
 }
 
-# All is well: what was made stays, and the manifest says so.
+# From here on the manifest is written at once: if we are killed, the next installation goes on with it.
+begin_manifest() {
+    keep_old "$manifest"
+    cat "$work/manifest" >>"$manifest"
+    recording=yes
+}
+
+# All is well: what was made stays.
 end_changes() {
     note new "$manifest.$$"
-    [ ! -e "$manifest" ] || cp -p "$manifest" "$manifest.$$"
-    cat "$work/manifest" >>"$manifest.$$"
-    sort -u -o "$manifest.$$" "$manifest.$$"
-    keep_old "$manifest"
+    sort -u "$manifest" >"$manifest.$$"
     mv -f "$manifest.$$" "$manifest"
     sed -n 's/^aside	//p' "$journal" | while read -r tree; do rm -rf "$tree"; done
     : >"$journal"
 }
 
 note() { printf '%s\t%s\t%s\n' "$1" "$2" "${3-}" >>"$journal"; }
-made() { printf '%s\n' "$1" >>"$work/manifest"; }
+made() {
+    printf '%s\n' "$1" >>"$work/manifest"
+    [ "$recording" = no ] || printf '%s\n' "$1" >>"$manifest"
+}
 
 undo() {
     status=$?

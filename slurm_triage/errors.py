@@ -8,6 +8,10 @@ class TriageError(Exception):
 
     exit_status = 1
 
+    def __str__(self) -> str:
+        """On one line and without control characters: it may name a path that somebody else chose."""
+        return "".join(c if c.isprintable() else " " if c in "\t\n" else "\ufffd" for c in super().__str__())
+
 
 class UsageError(TriageError):
     exit_status = 2

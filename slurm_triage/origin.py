@@ -14,8 +14,11 @@ from slurm_triage.model.report import Dashboards
 
 
 def known_job(job: Job, attempt: AttemptFacts, files: JobFiles) -> Job:
-    """The job with what only the log knows filled in: id, name, nodes. Accounting's values are never replaced."""
+    """The job with what only the log knows filled in: id, name, nodes. Accounting's values are never replaced, but for
+    the exit status 0:0 that it writes before there is one."""
     header = attempt.header
+    if job.state is not None and not job.is_terminal:
+        job = replace(job, exit_code=None, exit_signal=None, derived_exit_code=None)
     return replace(
         job,
         job_id=job.job_id or header.job_id or files.job_id,
@@ -39,7 +42,8 @@ def launcher_of(job: Job, attempt: AttemptFacts, files: JobFiles) -> Launcher:
 
 def attempt_number(job: Job, facts: LogFacts) -> int:
     """1 for the first start. Accounting's restart count decides; an appended log shows at least its own starts."""
-    return max((job.restarts or 0) + 1, len(facts.attempts), 1)
+    starts = (job.restarts or 0) + (not job.is_queued_again)
+    return max(starts, len(facts.attempts), 1)
 
 
 def dashboards_of(job: Job, attempt: AttemptFacts, files: JobFiles, fact_kind: Mapping[str, str]) -> Dashboards:

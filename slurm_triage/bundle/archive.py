@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
@@ -36,7 +37,9 @@ def write_archive(tree: Path, output: Path) -> None:
     except OSError as error:
         raise TriageError(f"cannot write {output} ({error.strerror}); choose another file with -o") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        # In a directory that may not be read there is nothing to remove, and the error above says so.
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def _zstd(data: bytes) -> bytes:

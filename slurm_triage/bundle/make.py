@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -63,19 +64,23 @@ def make_bundle(
     job: Job,
     files: JobFiles,
     engine: Engine,
-    output: Path,
+    output: Path | None,
     *,
-    name: str,
+    name: str | None = None,
     share: bool = False,
     max_bytes: int = MAX_LOG_BYTES,
     now: float | None = None,
 ) -> Bundle:
-    """Writes the archive ``output``, which unpacks into a directory ``name``. Raises TriageError."""
-    check_name(output)
+    """Writes the archive ``output``, which unpacks into a directory ``name``: by default named after the job's id, and
+    then nothing that is there already is replaced. Raises TriageError."""
+    if output is not None:
+        check_name(output)
     if any(log.path == STDIN for log in files.logs):
         raise UsageError("standard input can be read only once; name the file instead")
     files = with_node_snapshots(files)
     report = triage(job, replace(files, node_snapshots=()), engine, now=now)
+    name = name or _name(report)
+    output = output or _unused(Path(f"{name}.tar.gz"))
     lengths = [length_of(log) for log in files.logs]
     parts = _parts(report, lengths, engine, max_bytes)
     names = None
@@ -101,6 +106,17 @@ def make_bundle(
         _settle_times(tree, max((int(log.mtime or 0) for log in files.logs), default=0))
         write_archive(tree, output)
     return Bundle(output, left_out, expected, replayed)
+
+
+def _name(report: Report) -> str:
+    job_id = report.job.job_id or report.files.job_id or "job"
+    return f"triage-bundle-{re.sub(r'[^A-Za-z0-9_+.-]', '-', job_id)}"
+
+
+def _unused(path: Path) -> Path:
+    if path.exists():
+        raise UsageError(f"{path} is there already; remove it, or choose another file with -o")
+    return path
 
 
 def verdict(report: Report) -> dict[str, Any]:

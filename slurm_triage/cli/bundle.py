@@ -7,7 +7,6 @@ it. The README in it says how to replay it.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from pathlib import Path
 
@@ -49,21 +48,17 @@ def run(args: argparse.Namespace) -> int:
     if not 0 < args.max_mib <= 4096:
         raise UsageError("--max-mib takes a number of MiB up to 4096")
     job, files = _job_and_files(args)
-    stem = re.sub(r"[^A-Za-z0-9_+.-]", "-", job.job_id or files.job_id or "job")
-    output = args.output or Path(f"triage-bundle-{stem}.tar.gz")
     made = make_bundle(
         job,
         files,
         Engine.load(),
-        output,
-        name=f"triage-bundle-{stem}",
+        args.output,
         share=args.share,
         max_bytes=int(args.max_mib * _MIB),
         now=_now(args.now),
     )
-    print(
-        f"{output}: {made.path.stat().st_size} bytes; {made.expected['status']}, {made.expected['class'] or 'healthy'}"
-    )
+    verdict = f"{made.expected['status']}, {made.expected['class'] or 'healthy'}"
+    print(f"{made.path}: {made.path.stat().st_size} bytes; {verdict}")
     if made.left_out_bytes:
         print(f"{made.left_out_bytes} bytes of the logs are left out; raise --max-mib to keep more")
     if made.same:

@@ -12,7 +12,7 @@ from slurm_triage.settings import NAMES, PREFIX, load_settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("show",), help="show: print all settings as TOML")
+    parser.add_argument("action", nargs="?", choices=("show",), default="show", help="show: print all settings as TOML")
     parser.add_argument("--origin", action="store_true", help="also where each value comes from")
     parser.add_argument("--config", metavar="FILE", type=Path, help="instead of /etc/slurm-triage/config.toml")
 

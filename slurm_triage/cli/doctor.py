@@ -15,7 +15,7 @@ from slurm_triage import __version__
 from slurm_triage.errors import LedgerError, TriageError
 from slurm_triage.settings import Settings, load_settings
 
-OK, WARNING, FAILED = "ok", "warning", "FAILED"
+OK, INFO, WARNING, FAILED = "ok", "info", "warning", "FAILED"
 Finding = tuple[str, str]
 
 #: Events that have waited longer than this mean that no worker takes them.
@@ -57,7 +57,7 @@ def _report(checks: Mapping[str, Callable[[], Iterator[Finding]]]) -> int:
             findings = [(FAILED, str(error))]
         for result, text in findings:
             print(f"{result:8} {name:11} {text}")
-            worst = max(worst, result, key=(OK, WARNING, FAILED).index)
+            worst = max(worst, result, key=(OK, INFO, WARNING, FAILED).index)
     return 5 if worst == FAILED else 0
 
 
@@ -72,13 +72,14 @@ def _accounting(settings: Settings) -> Iterator[Finding]:
     choice = choose(settings.accounting, pyslurm_python=settings.pyslurm_python)
     try:
         for sentence in choice.why[:-1]:
-            yield OK, sentence
-        result = WARNING if choice.accounting.name == "hook" else OK
-        yield result, f"{choice.accounting.name} is used: {choice.why[-1]}"
-        if choice.accounting.name != "hook":
-            began = time.monotonic()
-            choice.accounting.jobs(["1"])
-            yield OK, f"a question was answered in {time.monotonic() - began:.2f} s"
+            yield INFO, sentence
+        if choice.accounting.name == "hook":
+            yield WARNING, f"{choice.why[-1]}; slurm-triage log works without accounting"
+            return
+        yield OK, f"{choice.accounting.name} is used: {choice.why[-1]}"
+        began = time.monotonic()
+        choice.accounting.jobs(["1"])
+        yield OK, f"a question was answered in {time.monotonic() - began:.2f} s"
     finally:
         choice.accounting.close()
 
@@ -97,6 +98,9 @@ def _rules() -> Iterator[Finding]:
 
 def _spool(settings: Settings) -> Iterator[Finding]:
     directory = settings.spool
+    if not settings.origin and not directory.exists():
+        yield INFO, f"there is no {directory}, so no hook writes on this host; reading logs and jobs works without"
+        return
     for name in ("new", "tmp"):
         path = directory / name
         if not path.is_dir():
@@ -111,7 +115,7 @@ def _spool(settings: Settings) -> Iterator[Finding]:
     if free < _MIN_FREE_BYTES:
         yield WARNING, f"only {free >> 20} MiB are free in {directory}"
     if not os.access(directory / "new", os.R_OK | os.X_OK):
-        yield OK, f"{directory} may not be listed by you; run doctor as the worker's user for more"
+        yield INFO, f"{directory} may not be listed by you; run doctor as the worker's user for more"
         return
     # The start of a watched job stays as long as the job runs.
     waiting = [path for path in (directory / "new").iterdir() if ".prolog-slurmctld." not in path.name]
@@ -130,7 +134,7 @@ def _worker(settings: Settings) -> Iterator[Finding]:
     from slurm_triage.ledger.segment import writer_dirs
 
     if not os.access(settings.ledger, os.W_OK):
-        yield OK, "whether a worker runs can be told by its user only"
+        yield INFO, "whether a worker runs can be told by its user only"
         return
     directories = list(writer_dirs(settings.ledger)) if settings.ledger.is_dir() else []
     if not directories:
@@ -148,7 +152,7 @@ def _ledger(directory: Path) -> Iterator[Finding]:
     from slurm_triage.ledger.doctor import check_directory
 
     if not os.access(directory if directory.exists() else directory.parent, os.W_OK):
-        yield OK, f"{directory} may not be written by you, so it was not tried out"
+        yield INFO, f"{directory} may not be written by you, so it was not tried out"
         return
     for check in check_directory(directory):
         yield FAILED if check.result == "failed" else check.result, f"{check.name}: {check.detail}"

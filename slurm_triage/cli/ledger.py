@@ -70,6 +70,8 @@ def _verify(args: argparse.Namespace) -> int:
     verdicts = [verify(directory) for directory in _directories(args)]
     if args.json:
         _json([{**asdict(v), "lost": v.lost, "sound": not v.new_losses} for v in verdicts])
+    elif not verdicts:
+        print("0 segments, sound: nothing has been recorded here yet")
     for verdict in () if args.json else verdicts:
         print(
             f"{verdict.writer}: {verdict.lines} records in {verdict.segment_count} segments, "

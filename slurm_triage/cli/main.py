@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TextIO, cast
 
 from slurm_triage import __version__
-from slurm_triage.errors import TriageError
+from slurm_triage.errors import NotFoundError, TriageError
 
 #: command -> (module, one-line help). Modules are imported only when their command runs (cold start).
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "watch": ("slurm_triage.cli.watch", "progress and hang verdict of running jobs"),
     "nodes": ("slurm_triage.cli.nodes", "failure statistics per node"),
     "explain": ("slurm_triage.cli.explain", "why the verdict is what it is"),
-    "ledger": ("slurm_triage.cli.ledger", "verify, repair, stats, export"),
+    "ledger": ("slurm_triage.cli.ledger", "verify, repair, stats, export, mirror, retire"),
     "bundle": ("slurm_triage.cli.bundle", "a redacted archive of one job, to replay elsewhere"),
     "metrics": ("slurm_triage.cli.metrics", "numbers for Prometheus"),
     "rules": ("slurm_triage.cli.rules", "list, show, test, lint, backtest"),
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             raise
         print(
-            f"slurm-triage: internal error ({type(error).__name__}: {error}); run again with --debug and report it",
+            f"slurm-triage: internal error ({type(error).__name__}: {TriageError(error)}); run again with --debug and report it",
             file=sys.stderr,
         )
         return 70
@@ -100,6 +100,8 @@ def _run_and_flush(args: list[str]) -> int:
 
 def _run(args: list[str]) -> int:
     if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args[0].replace("-", "").isalpha() and not os.path.lexists(args[0]):
+            raise NotFoundError(f"{args[0]!r} is no command, and no file or directory here; see slurm-triage --help")
         args.insert(0, "show")
     command = args[0] if args and args[0] in COMMANDS else None
     if command is None:

@@ -32,15 +32,16 @@ _SINCE = "now-7days"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
 
-    listing = actions.add_parser("list", help="table of the rules in force")
+    listing = actions.add_parser("list", help="table of the rules in force (the default)")
     listing.add_argument("--class", dest="cls", metavar="CLASS", help="only this class (also: harmless, fact)")
     listing.add_argument("--pack", help="only this pack")
     listing.add_argument("-o", "--format", metavar="FIELDS", help=f"fields, comma separated: {','.join(LIST_FIELDS)}")
     listing.add_argument("-P", "--parsable2", action="store_true", help="fields between bars")
     listing.add_argument("-n", "--noheader", action="store_true")
     listing.add_argument("--json", action="store_true")
+    parser.set_defaults(action="list", **vars(listing.parse_args([])))
 
     show = actions.add_parser("show", help="everything about one rule, step dialect or class")
     show.add_argument("id", metavar="ID")

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    wanted = [*args.jobs, *(job for job in args.more.split(",") if job)]
+    wanted = [job for ids in (*args.jobs, args.more) for job in ids.split(",") if job]
     if not wanted:
         raise UsageError("name a job: slurm-triage 7877")
     if args.attempt is not None and args.attempt < 1:

@@ -15,7 +15,7 @@ from slurm_triage.pipeline import Engine, in_history, triage, triage_path
 from slurm_triage.service.job_files import files_of
 from slurm_triage.settings import load_settings
 from slurm_triage.slurm.accounting import select
-from slurm_triage.slurm.choose import choose
+from slurm_triage.slurm.choose import choose_askable
 from slurm_triage.slurm.topology import leaf_switches
 
 
@@ -36,7 +36,7 @@ def triage_now(job_id: str, attempt: int | None = None) -> list[Report]:
             return [with_ledger(triage_path(job_id, engine=engine), engine)]
         except NotFoundError as error:
             if unreachable is not None:
-                raise AccountingError(f"{error}; and accounting cannot be asked: {unreachable}") from error
+                raise AccountingError(f"accounting cannot be asked ({unreachable}), and {error}") from error
             raise
     return [with_ledger(triage(job, files_of(job), engine), engine) for job in found]
 
@@ -57,7 +57,7 @@ def with_ledger(report: Report, engine: Engine) -> Report:
 
 def _ask(job_id: str, attempt: int | None) -> list[Job]:
     settings = load_settings()
-    accounting = choose(settings.accounting, pyslurm_python=settings.pyslurm_python).accounting
+    accounting = choose_askable(settings.accounting, pyslurm_python=settings.pyslurm_python)
     try:
         jobs = select(accounting.jobs([job_id]), job_id)
     finally:

@@ -14,11 +14,11 @@ from slurm_triage.pipeline import Engine
 from slurm_triage.service.follow import Follower
 from slurm_triage.service.job_files import files_of
 from slurm_triage.service.notify import notify
-from slurm_triage.service.watch import Look, look
+from slurm_triage.service.watch import ENDED, Look, look
 from slurm_triage.settings import load_settings
 from slurm_triage.slurm import command
 from slurm_triage.slurm.accounting import Accounting, display_id, select
-from slurm_triage.slurm.choose import choose
+from slurm_triage.slurm.choose import choose_askable
 
 #: How often accounting is asked whether a followed job still runs.
 ASK_EVERY_S = 60.0
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     accounting: Accounting | None = None
     if args.log is None:
         settings = load_settings()
-        accounting = choose(settings.accounting, pyslurm_python=settings.pyslurm_python).accounting
+        accounting = choose_askable(settings.accounting, pyslurm_python=settings.pyslurm_python)
     try:
         watched, waiting = _watched(args, engine, accounting)
         while args.follow and waiting and not watched:
@@ -117,7 +117,7 @@ def _report(one: _Watched, args: argparse.Namespace) -> bool:
         print(f"    {line}")
     sys.stdout.flush()
     if args.notify is not None and seen.status != one.status:
-        problem = notify(args.notify, one.name, seen)
+        problem = notify(args.notify, one.name, seen, os.environ)
         if problem is not None:
             print(f"slurm-triage: --notify {problem}", file=sys.stderr)
     one.status = seen.status
@@ -141,7 +141,7 @@ def _follow(watched: list[_Watched], args: argparse.Namespace, accounting: Accou
             asked_at = time.monotonic()
             watched = _still_running(watched, accounting)
         elif accounting is None:
-            watched = [one for one in watched if not one.follower.attempt().summaries]
+            watched = [one for one in watched if one.status != ENDED]
     return list(hanging.values())
 
 

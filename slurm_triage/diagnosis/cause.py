@@ -39,6 +39,9 @@ EARLIEST = "the earliest event that nothing else explains"
 STALL_RULE = "stall"
 #: The step line of step N is printed when N+1 is on its way, and some loops print two late.
 PRINT_LAG_STEPS = 2
+#: Steps are printed through a buffered stdout, a traceback is not: what a pipe's 8 KiB hold (io.DEFAULT_BUFFER_SIZE)
+#: comes out when the process ends, behind the traceback. 50 of MaxText's step lines have 8 KB.
+_BUFFERED_STEPS = 50
 #: A driver's uncaught exception ends the job, yet its actors print on until Ray has stopped them: some seconds.
 _ACTOR_LAG_STEPS = 20
 _DRIVERS_EXCEPTION = "ray.exceptions."
@@ -78,7 +81,7 @@ def assign_roles(findings: Sequence[Finding], attempt: AttemptFacts, teardown_se
     """Roles by mechanism: what came after the stop, what training survived, what only follows on the same rank."""
     ended_alone = {e.rank for e in attempt.exits if e.code != 0 and not e.victim and e.rank is not None}
     result = [_teardown(f, teardown_seq, ended_alone) for f in _sorted(findings)]
-    result = [_survived(f, attempt.series) for f in result]
+    result = _raised_at_the_end(result, [_survived(f, attempt.series) for f in result], attempt)
     ranks = {f.rank for f in result}
     for rank in ranks:
         own = [i for i, f in enumerate(result) if f.rank == rank]
@@ -153,6 +156,29 @@ def _survived(finding: Finding, series: Sequence[StepSeries]) -> Finding:
     return with_role(finding, "contributor", f"training went on for {count} steps after it")
 
 
+def _raised_at_the_end(before: Sequence[Finding], after: list[Finding], attempt: AttemptFacts) -> list[Finding]:
+    """``after``, with the last traceback of a rank kept as a cause although steps follow it, when that rank then exits
+    with a code of its own and nothing else says why: the steps had waited in a buffer."""
+    exited = {e.rank for e in attempt.exits if e.code and e.signal is None and not e.victim}
+    if any(f.role == "root" and level(f.cls) < 2 for f in after):
+        return after
+    kept = list(after)
+    by_rank: dict[int | None, list[int]] = {rank: [] for rank in exited}
+    for i, finding in enumerate(after):
+        if finding.rank in by_rank and finding.cls not in OUTCOMES | STOPS:
+            by_rank[finding.rank].append(i)
+    for own in by_rank.values():
+        last = next((i for i in reversed(own) if final_exception(_block(after[i])) is not None), None)
+        told = any(after[i].role in {"root", "consequence"} for i in own)
+        if last is not None and not told and steps_after(after[last], attempt.series) <= _BUFFERED_STEPS:
+            kept[last] = before[last]
+    return kept
+
+
+def _block(finding: Finding) -> Sequence[str]:
+    return finding.match.block if finding.match is not None else ()
+
+
 def _within_rank(findings: list[Finding]) -> list[Finding]:
     """Findings of one rank in order: the first real cause stays root, what it brought about becomes consequence."""
     result = list(findings)
@@ -160,11 +186,12 @@ def _within_rank(findings: list[Finding]) -> list[Finding]:
     messengers = [f for f in result if f.role == "consequence" and f.cls in SYMPTOMS and f.match is not None]
     specific = next((f for f in result if f.role == "root" and level(f.cls) == 0), None)
     symptom = next((f for f in result if f.role == "root" and f.cls in SYMPTOMS), None)
+    killed = [k for k, f in enumerate(result) if f.cls in {"actor-fail", "signal-kill"}]
     for i, finding in enumerate(result):
         if finding.role != "root":
             continue
         if finding.cls in GENERIC or finding.cls in OUTCOMES:
-            deaths = [f for f in result if f.cls in {"actor-fail", "signal-kill"} and f.rule != finding.rule]
+            deaths = [result[k] for k in killed if result[k].rule != finding.rule]
             why = _explained(finding, specific, symptom, messengers, deaths)
             if why is not None:
                 result[i] = with_role(finding, "consequence", why)

@@ -9,14 +9,11 @@ from typing import Literal
 from slurm_triage.diagnosis.cause import PRINT_LAG_STEPS
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts, Match, Summary
-from slurm_triage.model.job import Job
+from slurm_triage.model.job import WAITING_STATES, Job
 from slurm_triage.model.progress import Progress
 
 #: States of a job whose processes may still run.
 LIVE_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"})
-WAITING_STATES = frozenset(
-    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
-)
 
 #: Exit statuses of a batch script that was asked to stop (128 + SIGINT, 128 + SIGTERM).
 STOP_EXIT_CODES = frozenset({130, 143})
@@ -96,11 +93,13 @@ def obeyed_stop(
 ) -> bool:
     """Whether the processes were asked to stop (SIGTERM) and did not train on to a regular end. JAX swallows the
     signal; a loop that stops for it finishes the steps on their way, and may say that it is done as well."""
-    last = max((s.last_seq for s in signals), default=None)
-    if last is None or not (reached_last_step or any(e.last_seq > last for e in clean_ends)):
-        return last is not None
-    went_on = max((sum(step.seq > last for step in one.steps) for one in attempt.series), default=0)
-    return went_on <= PRINT_LAG_STEPS
+    for asked in signals:
+        place = asked.last.file
+        ended = any(e.last.file != place or e.last_seq > asked.last_seq for e in clean_ends)
+        last_step = max((s.last_step or 0 for s in attempt.series if s.file == place), default=0)
+        if not (reached_last_step or ended) or last_step - (asked.step or 0) <= PRINT_LAG_STEPS:
+            return True
+    return False
 
 
 def worst_summary(attempt: AttemptFacts) -> Summary | None:

@@ -213,7 +213,7 @@ def _slow(speed: Throughput) -> Finding | None:
     if not speed.degraded or speed.change is None:
         return None
     span = f" from step {speed.from_step}" if speed.from_step is not None else ""
-    title = f"throughput changed by {speed.change:+.0%}{span} ({speed.pattern or 'unclear'} pattern)"
+    title = f"throughput fell by up to {-speed.change:.0%}{span} ({speed.pattern or 'unclear'} pattern)"
     return Finding("tgs-degradation", "root", "throughput", title, step=speed.from_step)
 
 
@@ -341,6 +341,10 @@ def _primary(
     own_step = next((r.last for r in evidence.progress.ranks if rank is not None and r.rank == rank), None)
     known_steps = (cause.step, own_step) if rank == cause.rank else (own_step, cause.step)
     step = next((s for s in (*known_steps, evidence.progress.last_step) if s is not None), None)
+    if rank == cause.rank != cause.said_by:
+        # The global rank is what people know; exits and the rank view stay with the tasks.
+        rank = cause.said_by
+        same = sorted({f.said_by for f in found if f.cls == cause.cls and f.role == "root" and f.said_by is not None})
     return Primary(
         cls=cause.cls,
         title=cause.title,

@@ -29,12 +29,12 @@ def merge_exits(records: Sequence[ExitRecord], attempt: AttemptFacts, nodes: Seq
         if record.rank is None and record.host is None:
             continue
         best.setdefault(record.rank, record)
+    first_bad = {record.rank for record in records if record.first_bad}
     result = []
     for rank, record in sorted(best.items(), key=lambda i: (i[0] is None, i[0] or 0)):
         host = record.host if record.host and "," not in record.host and "[" not in record.host else None
         host = short_name(host, nodes) if host else node_of(rank, attempt, nodes)
-        any_first = any(r.first_bad for r in records if r.rank == rank)
-        result.append(replace(record, rank=rank, host=host, first_bad=any_first))
+        result.append(replace(record, rank=rank, host=host, first_bad=rank in first_bad))
     return tuple(result)
 
 

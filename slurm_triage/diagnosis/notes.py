@@ -28,7 +28,7 @@ def remarks(
     changes: dict[str, str] = {}
     if cause is not None and cause.cls == "oom-gpu":
         note, args = refine.gpu_oom(cause, attempt)
-        notes.append(note)
+        notes.extend([note] if note else [])
         changes.update(args)
     if cause is not None and cause.cls in LOST_RESULTS - {"nan-loss"} and progress.checkpointing is not False:
         notes.extend(refine.checkpoint(attempt, evidence.files, progress, cause, evidence.fact_kind))

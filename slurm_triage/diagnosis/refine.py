@@ -22,6 +22,8 @@ _RISKY_SHARE = 0.5
 _MAX_LISTED = 16
 _CORE_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 _CORE_WORDS = ("SIGSEGV", "SIGABRT", "SIGBUS", "Segmentation fault", "Aborted", "Bus error")
+#: What shows that JAX or XLA managed the memory, in a line, a title or the name of a variable.
+_XLA_WORDS = ("xla", "jax", "resource_exhausted")
 _BUFFER_WORDS = ("nccl", "rccl", "cuda calloc", "hsa_status_error_out_of_resources")
 
 
@@ -38,9 +40,13 @@ def mem_fraction(attempt: AttemptFacts) -> float | None:
 
 
 def gpu_oom(finding: Finding, attempt: AttemptFacts) -> tuple[str, Mapping[str, str]]:
-    """(note, arguments to change) for a GPU that ran out of memory: fraction too low, too high, or really too big."""
+    """(note, arguments to change) for a GPU that ran out of memory: fraction too low, too high, or really too big.
+    Nothing for a job that does not show JAX or XLA: others have no such fraction."""
     fraction = mem_fraction(attempt)
     text = finding.match.first.text.lower() if finding.match is not None else ""
+    places = " ".join((text, finding.title, *attempt.env)).lower()
+    if fraction is None and not attempt.config and not any(word in places for word in _XLA_WORDS):
+        return "", {}
     if any(word in text for word in _BUFFER_WORDS):
         lower = ".85" if fraction is None or fraction > 0.85 else f"{fraction - 0.05:.2f}".lstrip("0")
         shown = f" (now {fraction:g})" if fraction is not None else ""
@@ -136,11 +142,6 @@ def node_exit_notes(findings: Sequence[Finding], exits: Sequence[ExitRecord]) ->
     if crash is None:
         return ()
     number = next((e.signal for e in exits if e.rank == crash.rank and e.signal is not None and not e.victim), None)
-    if number == signal.SIGKILL or "SIGKILL" in crash.title or "Killed" in crash.title:
-        return (
-            "SIGKILL leaves no message: the kernel's OOM killer, the scheduler or an administrator sent it. "
-            "Check the node's kernel log.",
-        )
     if number in _CORE_SIGNALS or any(word in crash.title for word in _CORE_WORDS):
         return ("A crash of this kind usually leaves a core dump; see the paths in the next steps.",)
     return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from slurm_triage.diagnosis import collectives
@@ -16,10 +17,13 @@ _WATCH = frozenset(
     {"signal-kill", "launch-fail", "prolog-fail", "ecc-timeout", "preflight-timeout", "container-start-fail", "no-gpu"}
 )
 _SURE = frozenset({"gpu-hw-fault", "node-fail"})
+#: A log can name anything as a node.
+_NODE_NAME = re.compile(r"\w[\w.-]{0,252}")
 
 
 def find_suspects(primary: Primary | None, findings: Sequence[Finding], nodes: Sequence[str]) -> tuple[Suspect, ...]:
-    """Suspects with the reason. ``exclude`` only where the node itself reported the fault or was the one lost."""
+    """Suspects with the reason. ``exclude`` only where the node itself reported the fault or was the one lost. Where
+    the nodes of the job are known, nobody else is suspected."""
     if primary is None:
         return ()
     reasons: dict[str, list[str]] = {}
@@ -46,4 +50,5 @@ def find_suspects(primary: Primary | None, findings: Sequence[Finding], nodes: S
     return tuple(
         Suspect(node, tuple(dict.fromkeys(why)), "high" if node in exclude else "low", node in exclude)
         for node, why in reasons.items()
+        if _NODE_NAME.fullmatch(node) and (not nodes or node in nodes)
     )

@@ -18,6 +18,8 @@ def telling_lines(
         return ()
     lines = [line for line in attempt.telling if teardown_seq is None or line.seq < teardown_seq]
     rank = primary.rank if primary is not None and primary.rank is not None else -1
+    if cause is not None and cause.rank is not None and cause.said_by == rank:
+        rank = cause.rank
     best = sorted(lines, key=lambda line: (line.rank != rank, -line.score, -line.seq))
     chosen: dict[str, TellingLine] = {}
     for line in best:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import IO, Any
@@ -66,6 +67,8 @@ _SQL_ROWS = 200
 _PARQUET_ROWS = 50_000
 #: A cell that a spreadsheet would run as a formula gets a quote in front: names of jobs are chosen by users.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: CSV is looked at on terminals, and a line of it should be a record.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def row(record: LedgerRecord) -> list[Any]:
@@ -111,7 +114,9 @@ def _csv(records: Iterable[LedgerRecord], out: IO[bytes]) -> int:
 
 
 def _cell(value: Any) -> Any:
-    return "'" + value if isinstance(value, str) and value.startswith(_FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    return _CONTROL.sub("?", "'" + value if value.startswith(_FORMULA) else value)
 
 
 def _sql(records: Iterable[LedgerRecord], out: IO[bytes]) -> int:

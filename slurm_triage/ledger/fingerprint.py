@@ -74,7 +74,7 @@ def _cause(diagnosis: Diagnosis) -> Finding | None:
         return None
     same_class = [f for f in diagnosis.findings if f.cls == primary.cls]
     roots = [f for f in same_class if f.role == "root"]
-    at_culprit = [f for f in roots if f.rank == primary.rank]
+    at_culprit = [f for f in roots if f.said_by == primary.rank]
     return next(iter(at_culprit or roots or same_class), None)
 
 

@@ -105,9 +105,11 @@ class Census:
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
+        self._users: set[str | None] = set()
 
     def add(self, record: LedgerRecord) -> None:
         at = record.ended or 0.0
+        self._users.add(record.user)
         names = {*record.node_names, *record.culprits}
         # A job that keeps failing in one way on one set of nodes is one event.
         event: _Event = (record.user, record.name, record.fingerprint, record.nodes)
@@ -126,8 +128,15 @@ class Census:
             (entry.faults if kind in DIRECT else entry.deaths).add(event)
 
     def merge(self, other: Census) -> None:
+        self._users |= other._users
         for node, seen in other._seen.items():
             self._seen.setdefault(node, _Seen()).merge(seen)
+
+    def _believed(self, seen: _Seen) -> bool:
+        """What only the logs of one user say about a node, all others of the cluster cannot be asked to act on: he can
+        write there what he likes."""
+        witnesses = {failure.user for failure in seen.failures}
+        return len(witnesses) > 1 or len(self._users) < 2 or any(f.evidence in DIRECT for f in seen.failures)
 
     def stats(self, now: float) -> list[NodeStats]:
         """One row per node, worst first.
@@ -150,7 +159,7 @@ class Census:
         rows = []
         for node, s in seen.items():
             others = total_jobs - s.jobs
-            named = q_values[node] <= FALSE_DISCOVERY_RATE
+            named = q_values[node] <= FALSE_DISCOVERY_RATE and self._believed(s)
             rows.append(
                 NodeStats(
                     node=node,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache
 from operator import attrgetter
@@ -158,8 +158,11 @@ def _unicode(value: Any) -> Any:
     return value
 
 
-def record_from_report(report: Report, report_path: str | None = None) -> LedgerRecord:
-    """The record of one finished triage. ``report_path`` is where its ``triage.json`` was written."""
+def record_from_report(
+    report: Report, report_path: str | None = None, kernel: Mapping[str, Sequence[str]] | None = None
+) -> LedgerRecord:
+    """The record of one finished triage. ``report_path`` is where its ``triage.json`` was written, ``kernel`` what the
+    nodes' kernels said, from a source that the job's owner cannot write to."""
     # Imported here because look-ups need none of it and have 150 ms for everything.
     from slurm_triage.ledger.blame import node_evidence
     from slurm_triage.ledger.fingerprint import cause_rule, fingerprint
@@ -191,7 +194,7 @@ def record_from_report(report: Report, report_path: str | None = None) -> Ledger
         stage=primary.stage if primary else None,
         nodes=fold(report.nodes),
         node_count=report.node_count,
-        node_evidence=node_evidence(report),
+        node_evidence=node_evidence(report, kernel),
         submit=job.submit,
         start=job.start,
         end=job.end,

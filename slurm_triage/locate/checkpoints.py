@@ -55,7 +55,10 @@ def checkpoint_path(files: JobFiles, configured: str) -> str | None:
         if Path(wanted).is_relative_to(outputs.absolute()) and _real_below(outputs.absolute(), Path(wanted)):
             return str(wanted)
     found = status(Path(wanted))
-    if found is not None and is_directory(Path(wanted)) and found.st_uid == os.geteuid():
+    # Whoever wrote the log chose the path: with another user's log, root would look at whatever is root's.
+    log = status(Path(files.primary.path)) if files.primary is not None else None
+    own = found is not None and found.st_uid == os.geteuid() and (log is None or log.st_uid == found.st_uid)
+    if own and is_directory(Path(wanted)):
         return str(wanted)
     return None
 

@@ -35,12 +35,14 @@ def exits_from(
     job_cancel_seq = min((c.seq for c in cancellations if c.kind == "JOB"), default=None)
     timed_out = any(f.captures.get("result") == "TIMEOUT" for f in by_kind.get("stage", ()))
     teardown_seq = min((f.seq for f in by_kind.get("teardown", ())), default=None)
-    asked_to_stop = bool(cancellations or timed_out or by_kind.get("teardown") or by_kind.get("sigterm"))
+    requests = [f.seq for kind in ("teardown", "sigterm") for f in by_kind.get(kind, ())]
+    requests += [c.seq for c in cancellations]
     kill_wait = _by_kill_wait(records, teardown_seq)
     seen_bad = False
     result: list[ExitRecord] = []
     for record in records:
         # torchrun had seen nobody fail before this worker, and was not told to stop: somebody stopped it alone.
+        asked_to_stop = timed_out or any(seq < record.seq for seq in requests)
         alone = record.origin == "torchrun" and not (seen_bad or asked_to_stop)
         stopped = (record.signal in STOP_SIGNALS and not alone) or (
             record.signal == 9

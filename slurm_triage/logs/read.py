@@ -104,6 +104,12 @@ def _notes(read: Sequence[_ReadFile]) -> tuple[str, ...]:
         notes.append("The log is empty: the job printed nothing, or its output went elsewhere.")
     elif not any((r.scan.head + r.scan.tail).strip(b"\0") for r in read):
         notes.append("The log holds nothing but NUL bytes: what was written to it is lost (a crash, or truncation).")
+    notes.extend(
+        f"{r.log.path} shows {len(r.scan.attempts) + r.scan.attempts_dropped} starts; {r.scan.attempts_dropped} of "
+        "those between the first and the last are left out"
+        for r in read
+        if r.scan.attempts_dropped
+    )
     notes.extend(f"{r.log.path} is mostly binary data: is it a log?" for r in read if _is_binary(r.scan))
     return tuple(notes)
 

@@ -29,6 +29,9 @@ COUNT_LINES_BYTES = 64 << 20
 _MAX_LINE_BYTES = 64 << 10
 #: Bytes after a match in which the rest of a message is looked for.
 _MAX_BLOCK_BYTES = 192 << 10
+#: Starts kept of one file: the first few and the last. Each is explained for itself, and whatever restarts more often
+#: than that (Slurm's own limit, max_batch_requeue, is 5) does so in a loop.
+MAX_ATTEMPTS, _FIRST_ATTEMPTS = 64, 8
 #: Kinds of facts that the launcher's batch script prints, which has no rank label where tasks have one.
 _BATCH_ONLY = frozenset({"quoted_begin", "stage", "stage_limit", "summary"})
 
@@ -71,6 +74,7 @@ class FileScan:
         self._line_base = 1
         self._last_rank_time: dict[int | None, float] = {}
         self.attempts: list[AttemptTally] = [AttemptTally(seq_base)]
+        self.attempts_dropped = 0
         self.tail: bytes = b""
         self.head: bytes = b""
         self.bytes_scanned = 0
@@ -199,6 +203,9 @@ class FileScan:
         if self.attempt.is_empty:
             return
         self.attempts.append(AttemptTally(self._seq_base + offset))
+        if len(self.attempts) > MAX_ATTEMPTS:
+            del self.attempts[_FIRST_ATTEMPTS]
+            self.attempts_dropped += 1
         self._cursor.reset()
         self._quoted = False
 
@@ -268,7 +275,7 @@ class FileScan:
 
     def _worker(self, rule: Rule, line: Line) -> int | None:
         """Behind one label several workers may fail, each in its own way. Harmless lines are only counted."""
-        return line.inner_rank if self.labels.width is not None and rule.cls != HARMLESS else None
+        return line.inner_rank if rule.cls != HARMLESS else None
 
     def _fact(self, rule: Rule, match: Match, line: Line) -> None:
         """Facts that change the state of the scan, or would be too many to keep, are dealt with here."""

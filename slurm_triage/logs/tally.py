@@ -11,8 +11,8 @@ from slurm_triage.model.facts import Match, Place
 MAX_TEXT_CHARS = 400
 #: Facts kept one by one per attempt (stages, exits, checkpoints ...). A log that repeats them more often is hostile.
 MAX_FACTS = 20_000
-#: (rule, rank) pairs kept per attempt.
-MAX_MATCHES = 50_000
+#: (rule, rank) pairs kept per attempt: four for each of 4096 ranks. Each costs a reader of a hostile log 0.4 ms.
+MAX_MATCHES = 16_384
 #: A message of several lines that comes again after this many further steps is another event: training survived the
 #: first. Two steps may be printed late.
 NEW_EVENT_STEPS = 3

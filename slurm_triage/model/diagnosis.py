@@ -35,6 +35,12 @@ class Finding:
     guess: bool = False
     """The class is only the usual reason for what the line shows."""
 
+    @property
+    def said_by(self) -> int | None:
+        """The global rank that the line names, else the label it stands behind: torchrun's workers share one."""
+        worker = self.match.worker if self.match is not None else None
+        return self.rank if worker is None else worker
+
 
 @dataclass(frozen=True, slots=True)
 class Primary:

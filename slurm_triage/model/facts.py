@@ -47,7 +47,7 @@ class Match:
     body: str = ""
     """The first match's line without clock and rank prefixes, to compare with lines of a block."""
     worker: int | None = None
-    """The global rank that the line itself names behind its label: torchrun runs several workers in one task."""
+    """The global rank that the line itself names: torchrun runs several workers in one task (``rank``)."""
 
 
 @dataclass(frozen=True, slots=True)

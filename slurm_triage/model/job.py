@@ -24,6 +24,10 @@ TERMINAL_STATES = frozenset(
         "TIMEOUT",
     }
 )
+#: States of a job that has yet to start, for the first time or again.
+WAITING_STATES = frozenset(
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,12 @@ class Job:
     @property
     def is_terminal(self) -> bool:
         return self.state in TERMINAL_STATES
+
+    @property
+    def is_queued_again(self) -> bool:
+        """Slurm itself will run it once more; a held job waits for somebody to release it."""
+        held = "held" in (self.reason or "").lower() or (self.state or "").endswith("HOLD")
+        return bool(self.restarts) and self.state in WAITING_STATES - TERMINAL_STATES and not held
 
     @property
     def never_started(self) -> bool:

@@ -25,7 +25,7 @@ class Rule:
     the text only shows how it ended, and the class is the usual reason for that. ``prompt``: it is printed the moment
     the fault happens, not after a time-out, so that a silence which follows is the fault's doing. ``last_resort`` and
     ``frames`` are not searched in the log: the first in lines that look like trouble when nothing else explains the
-    end, the second in the stack of an exception.
+    end, the second in the stack of an exception. ``next_steps`` replace those of the class.
     """
 
     id: str
@@ -57,6 +57,7 @@ class Rule:
     frames: tuple[str, ...] = ()
     subsumes: tuple[str, ...] = ()
     note: str | None = None
+    next_steps: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     samples_match: tuple[str, ...] = ()
     samples_reject: tuple[str, ...] = ()

@@ -8,15 +8,18 @@ from collections.abc import Mapping
 from slurm_triage.model.duration import human
 
 #: Stands for a capture that the line did not give.
-UNKNOWN = "?"
+UNKNOWN = "unknown"
 _MAX_VALUE_CHARS = 80
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)(?:\|([^{}]*))?\}")
+#: ``: {cause}`` at the end of a text.
+_TAIL = re.compile(r":\s*\{(\w+)\}\s*\Z")
 _PARENTHESES = re.compile(r"\s*\([^()]*\{\w+\}[^()]*\)")
 
 
 def fill(template: str, captures: Mapping[str, str]) -> str:
-    """``{name|text}`` falls back to text; a parenthesis whose capture is missing is left out; any other missing capture
-    becomes "?"; doubled braces stand for themselves. Captures named ``..._ms`` are shown as durations."""
+    """``{name|text}`` falls back to text; a parenthesis, or an end ``: {name}``, whose capture is missing is left out;
+    any other missing capture becomes "unknown"; doubled braces stand for themselves. Captures named ``..._ms`` are
+    shown as durations."""
     if "{" not in template:
         return template
 
@@ -35,4 +38,5 @@ def fill(template: str, captures: Mapping[str, str]) -> str:
         known = all(name in captures or fallback or not name for name, fallback in _PLACEHOLDER.findall(found[0]))
         return found[0] if known else ""
 
+    template = _TAIL.sub(lambda found: found[0] if found[1] in captures else "", template)
     return _PLACEHOLDER.sub(value, _PARENTHESES.sub(parenthesis, template))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ TELLING = "No rule knows these lines; of all that look like trouble they are the
 MAX_TITLE = 160
 #: A longer name than this pushes the quoted text off the line; the log of a job is then called "log".
 _MAX_NAME = 24
+
+_TORCH_RANK = re.compile(r"\[rank:? ?(\d+)\]", re.IGNORECASE)
 
 _PRIORITY = {"root": 1, "contributor": 2, "consequence": 3, "teardown": 4, "context": 5}
 
@@ -73,9 +76,10 @@ def select(document: Document) -> Evidence:
     importance = [_importance(finding, document) for finding in seen]
     ranked = sorted(range(len(seen)), key=lambda i: (importance[i], i))
     chosen, others = _one_of_each_kind(ranked, seen)
-    unseen = _unseen(document)
+    causes = _unseen_causes(document)
+    unseen = _reasons(causes, document)
     telling = [i for i in chosen if seen[i]["role"] not in {"context", "teardown"}]
-    quotable = telling if telling or unseen or document["primary"] is None else chosen
+    quotable = telling if telling or causes or document["primary"] is None else chosen
     first, more = quotable[:MAX_QUOTES], quotable[MAX_QUOTES : MAX_QUOTES + MAX_MORE_QUOTES]
     first += others[: max(0, MIN_QUOTES - len(first))] if first else []
     # The cause comes first, whatever file it stands in; the rest follows as it happened.
@@ -85,7 +89,7 @@ def select(document: Document) -> Evidence:
     log = document["log"]["path"]
     used = any(quote.place.startswith(("log:", "log,")) for quote in (*quotes, *extra, *strange))
     legend = log if used and names.get(log) == "log" and posixpath.basename(log) != "log" else None
-    return Evidence(quotes, extra, unseen, _last_words(document) if unseen else (), strange, legend)
+    return Evidence(quotes, extra, unseen, _last_words(document) if causes else (), strange, legend)
 
 
 def groups(document: Document) -> tuple[list[Group], int]:
@@ -141,12 +145,17 @@ def _repeats_cause(finding: Finding, document: Document) -> bool:
     return primary is not None and finding["class"] == primary["class"] and finding["title"] == primary["title"]
 
 
-def _unseen(document: Document) -> tuple[str, ...]:
-    """Why the cause is known, when no line of the log shows it."""
+def _unseen_causes(document: Document) -> list[Finding]:
+    """The findings that are the cause, when no line of the log shows it."""
     causes = [finding for finding in document["findings"] if _is_cause(finding, document)]
-    if any(finding["first"] is not None for finding in causes):
-        return ()
-    return tuple(sentence(finding["why"] or finding["title"]) for finding in causes[:2])
+    return [] if any(finding["first"] is not None for finding in causes) else causes
+
+
+def _reasons(causes: list[Finding], document: Document) -> tuple[str, ...]:
+    """Why the cause is known, where that says more than its title."""
+    said = sentence(document["primary"]["title"]) if causes else ""
+    reasons = dict.fromkeys(sentence(finding["why"] or finding["title"]) for finding in causes[:2])
+    return tuple(reason for reason in reasons if reason != said)
 
 
 def _last_words(document: Document) -> tuple[str, ...]:
@@ -156,18 +165,28 @@ def _last_words(document: Document) -> tuple[str, ...]:
 
 def _quote(finding: Finding, names: Mapping[str, str]) -> Quote:
     block = tuple(shown(line) for line in _telling_part(finding["block"], finding["title"]))
-    return Quote(_place(finding["first"], names), finding["rank"], shown(finding["first"]["text"]), block)
+    return Quote(_place(finding["first"], names), _rank(finding), shown(finding["first"]["text"]), block)
+
+
+def _rank(finding: Finding) -> int | None:
+    """The global rank that PyTorch puts before a line, else the task behind whose label it was printed: several
+    workers share one."""
+    named = _TORCH_RANK.match(finding["first"]["text"]) if finding["first"] is not None else None
+    return int(named[1]) if named is not None else finding["rank"]
 
 
 def _telling_part(block: Sequence[str], title: str) -> Sequence[str]:
     """The beginning of a message; of a traceback, whose title is its exception, the end."""
-    end = next((n for n, line in enumerate(block, 1) if title and line.strip().startswith(title[:MAX_TITLE])), 0)
-    return block[max(0, end - MAX_BLOCK_LINES) : max(end, MAX_BLOCK_LINES)]
+    # Backticks mark code in a report, so titles have lost them.
+    start = title[:MAX_TITLE].replace("`", "")
+    end = next((n for n, line in enumerate(block, 1) if start and line.strip().replace("`", "").startswith(start)), 0)
+    # Behind the exception others speak: srun, the launcher.
+    return block[max(0, end - MAX_BLOCK_LINES) : end if end > 1 else MAX_BLOCK_LINES]
 
 
 def _group(members: list[Finding], names: Mapping[str, str]) -> Group:
     first = members[0]
-    ranks = sorted({f["rank"] for f in members if f["rank"] is not None})
+    ranks = sorted({rank for rank in map(_rank, members) if rank is not None})
     nodes = sorted({f["node"] for f in members if f["node"]})
     count = sum(f["count"] for f in members)
     who = some_ranks(ranks) if ranks else ""

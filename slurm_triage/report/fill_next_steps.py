@@ -1,4 +1,4 @@
-"""Puts the class's next steps, with this job's values, into the diagnosis."""
+"""Puts the next steps of the cause's rule, else of its class, with this job's values, into the diagnosis."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ def with_next_steps(report: Report, ruleset: RuleSet) -> Diagnosis:
     diagnosis = report.diagnosis
     primary = diagnosis.primary
     cls = next((c for c in ruleset.classes if primary is not None and c.id == primary.cls), None)
-    if cls is None:
+    if primary is None or cls is None:
         return diagnosis
-    root = next((f for f in diagnosis.findings if f.role == "root" and f.cls == cls.id and f.match is not None), None)
+    roots = [f for f in diagnosis.findings if f.role == "root" and f.cls == cls.id and f.match is not None]
+    root = next((f for f in roots if f.title == primary.title), roots[0] if roots else None)
+    rule = ruleset.by_id(root.rule) if root is not None else None
+    if rule is not None and rule.next_steps:
+        cls = replace(cls, next_steps=rule.next_steps)
     attempt = report.facts.last
     context = {
         "job": report.job,

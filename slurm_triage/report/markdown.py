@@ -63,7 +63,7 @@ def _variables(document: Document) -> dict[str, Any]:
         "primary": primary,
         "healthy": healthy,
         "stage": (primary["stage"] if primary else None) or ("none" if healthy else wording.UNKNOWN),
-        "retry": wording.retry_clause(primary["retry"]) if primary else None,
+        "retry": wording.retry_clause(document) if primary else None,
         "facts": " · ".join(wording.job_facts(document)),
         "narrative": prose(document["narrative"] or wording.cause_clause(document)),
         "chain": document["chain"],

@@ -1,6 +1,6 @@
-"""The next steps of a class with this job's values filled in.
+"""The next steps of a class or rule with this job's values filled in.
 
-A step is a jinja2 template in ``classes.toml``. It may use ``job``, ``p`` (progress), ``primary``, ``d`` (diagnosis),
+A step is a jinja2 template in a pack. It may use ``job``, ``p`` (progress), ``primary``, ``d`` (diagnosis),
 ``report``, ``config``, ``env`` and ``capture`` (captures of the cause's line), and the filters ``duration``, ``nodes``
 and ``q`` (shell quoting). Templates of site and user rules run too, so they run in jinja2's sandbox.
 """

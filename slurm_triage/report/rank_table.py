@@ -36,16 +36,15 @@ def rank_table(document: Mapping[str, Any]) -> RankTable | None:
         return None
     kept = _most_telling(views)
     columns = {
-        "Ranks": [_ranks(v) for v in kept],
-        "Nodes": [some_nodes(v["nodes"], 40) if v["nodes"] else UNKNOWN for v in kept],
-        "Last step": [text(v["last_step"]) for v in kept],
-        "Last heard": [text(_clock(v["last_time"])) for v in kept],
-        "Exit": [shown(text(v["exit"]), MAX_CELL) for v in kept],
-        "First error": [shown(v["first_error"] or "none", MAX_CELL) for v in kept],
-        "Last words": [shown(v["last_words"] or UNKNOWN, MAX_CELL) for v in kept],
+        ("Ranks", "ranks"): [_ranks(v) for v in kept],
+        ("Nodes", "nodes"): [some_nodes(v["nodes"], 40) if v["nodes"] else UNKNOWN for v in kept],
+        ("Last step", "last_step"): [text(v["last_step"]) for v in kept],
+        ("Last heard", "last_time"): [text(_clock(v["last_time"])) for v in kept],
+        ("Exit", "exit"): [shown(text(v["exit"]), MAX_CELL) for v in kept],
+        ("First error", "first_error"): [shown(v["first_error"] or "none", MAX_CELL) for v in kept],
+        ("Last words", "last_words"): [shown(v["last_words"] or UNKNOWN, MAX_CELL) for v in kept],
     }
-    empty = {"First error": "none"}
-    used = {name: cells for name, cells in columns.items() if any(c != empty.get(name, UNKNOWN) for c in cells)}
+    used = {name: cells for (name, key), cells in columns.items() if any(v[key] not in (None, "", []) for v in kept)}
     rest = len(views) - len(kept)
     left_out = f"{plural(rest, 'more group')} of ranks in triage.json." if rest else None
     return RankTable(_summary(views), tuple(used), tuple(zip(*used.values(), strict=True)), left_out)
@@ -53,11 +52,21 @@ def rank_table(document: Mapping[str, Any]) -> RankTable | None:
 
 def _summary(views: list[Mapping[str, Any]]) -> str:
     """``62 ranks say X; chi[2813,2827]: Y; chi2841 said nothing after 12:03:44Z``, the largest group first."""
-    largest = sorted(views, key=lambda view: -len(view["ranks"]))
     latest = max((view["last_time"] for view in views if view["last_time"]), default=None)
+    largest = sorted(_by_story(views, latest), key=lambda view: -len(view["ranks"]))
     parts = [f"{_who(view)} {_story(view, latest)}" for view in largest[:MAX_TOLD]]
     rest = len(largest) - MAX_TOLD
     return sentence("; ".join(parts) + (f"; {plural(rest, 'more group')} of ranks" if rest > 0 else ""))
+
+
+def _by_story(views: list[Mapping[str, Any]], latest: str | None) -> list[Mapping[str, Any]]:
+    """Rows that differ in something the sentence does not tell (the last step of ranks with the same error) as one."""
+    stories: dict[str, dict[str, Any]] = {}
+    for view in views:
+        one = stories.setdefault(_story(view, latest).partition(" ")[2], {**view, "ranks": [], "nodes": []})
+        one["ranks"] = sorted([*one["ranks"], *view["ranks"]])
+        one["nodes"] = [*one["nodes"], *(node for node in view["nodes"] if node not in one["nodes"])]
+    return list(stories.values())
 
 
 def _who(view: Mapping[str, Any]) -> str:

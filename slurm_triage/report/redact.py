@@ -22,7 +22,7 @@ _HINTS = (
     *("token", "secret", "pass", "key", "cred", "auth", "bearer", "cookie", "login", "wandb", "signature", "sig="),
     *("://", "@", "eyj", "munge:", "hf_", "api_org_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
     *("sk-", "sk_", "rk-", "rk_", "xox", "npm_", "pypi-", "dckr_", "nvapi-", "akia", "asia", "agpa", "aida", "aroa"),
-    *("anpa", "aiza", "ya29", "services/t", "local-"),
+    *("anpa", "aiza", "ya29", "services/t", "local-", "mysql", "mariadb", "curl", "wget", "http"),
 )
 #: Texts shorter than the shortest ``key=x`` hold none either.
 _MIN_CHARS = 5
@@ -56,8 +56,17 @@ _HEADER = re.compile(
     r"((?:authorization|(?<![\w-])(?:set-)?cookie)\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?)[^\"'\n]+", re.IGNORECASE
 )
 _BEARER = re.compile(r"(\bbearer\s{1,4})(?:(?=[^\s\"']{0,200}\d)[\w.~+/=-]{8,}|[\w.~+/=-]{20,})", re.IGNORECASE)
-_SIGNATURE = re.compile(r"((?:[?&]sig|signature)=)[\w%+/=.-]{8,}", re.IGNORECASE)
+_SIGNATURE = re.compile(r"((?:\bsig|signature)=)[\w%+/=.-]{8,}", re.IGNORECASE)
 _NETRC = re.compile(r"(\blogin\s{1,4}[^\s]{1,80}\s{1,4}password\s{1,4})\S+", re.IGNORECASE)
+#: Options of database and web clients that carry a password without saying so.
+_CLIENT_OPTION = re.compile(
+    r"(\b(?:mysql|mariadb)[\w-]{0,20}\b[^\n|;]{0,200}?\s-p(?=[^\s=])"
+    r"|\b(?:curl|wget|http|https)\b[^\n|;]{0,200}?\s(?:-u|--user|--proxy-user|-a)[\s=]{0,4}[^\s:]{1,80}:)\S+"
+)
+#: Told in a sentence; a word without a digit is more likely "incorrect" or "required".
+_SAID = re.compile(
+    r"(passw(?:or)?d\s{1,4}(?:is\s{1,4}|was\s{1,4})?[\"'`]?)(?=[^\s\"'`]{0,60}\d)[^\s\"'`]{4,}", re.IGNORECASE
+)
 _LOGIN_OPTION = re.compile(r"(\blogin\b[^\n|;]{0,200}?\s-p[\s=]{0,4})[^\s=]\S*", re.IGNORECASE)
 
 _SECRET_WORD = (
@@ -92,7 +101,7 @@ def redact_text(text: str, *, emails: bool = True) -> str:
     text = _PEM.sub(REDACTED, text)
     text = _USERINFO.sub(rf"\1{REDACTED}@", text)
     text = _SHAPES.sub(REDACTED, text)
-    for pattern in (_WANDB, _HEADER, _BEARER, _SIGNATURE, _NETRC, _LOGIN_OPTION):
+    for pattern in (_WANDB, _HEADER, _BEARER, _SIGNATURE, _NETRC, _LOGIN_OPTION, _CLIENT_OPTION, _SAID):
         text = pattern.sub(rf"\1{REDACTED}", text)
     text = _redact_values(text, _KEYED)
     text = _redact_values(text, _OPTION)

@@ -1,11 +1,13 @@
 """Reads a stored ``triage.json`` so that the views can render it again.
 
 A job directory may be writable by anyone, so nothing in the file is trusted: its shape is checked against the shipped
-schema. Keys that an older version did not write are filled in, keys and words of a newer one are kept as they are.
+schema. Keys that an older version did not write are filled in, keys and words of a newer one are kept as they are, as
+long as the words have the form of ours.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -27,6 +29,8 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "number": (int, float),
     "null": type(None),
 }
+#: Words of the schema's lists, also those that a newer version may add. They are shown as they are.
+_WORD = re.compile(r"[a-z][a-z0-9-]{0,31}")
 #: What stands for a key that the writer did not know, by the key's type.
 _BLANK: dict[str, Any] = {"array": [], "object": {}, "boolean": False}
 
@@ -65,6 +69,8 @@ def _checked(value: Any, schema: Mapping[str, Any], path: str) -> Any:
     names = [types] if isinstance(types, str) else types
     if not isinstance(value, tuple(_flat(names))) or (isinstance(value, bool) and "boolean" not in names):
         raise ValueError(f"{path or 'the document'} should be {' or '.join(names)}")
+    if "enum" in schema and isinstance(value, str) and _WORD.fullmatch(value) is None:
+        raise ValueError(f"{path} is none of its words")
     if isinstance(value, dict):
         return _checked_object(value, schema, path)
     if isinstance(value, list):

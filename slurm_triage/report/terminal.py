@@ -26,6 +26,8 @@ MAX_GROUPS = 4
 MAX_ROWS = 6
 MAX_QUOTE_LINES = 3
 _INDENT = "  "
+#: Characters in which a finding's title and its link of the causal chain, which is cut, agree.
+_TOLD = 100
 #: Columns of the rank table that hold log text: the sentence above the table and the evidence tell it.
 _LONG_COLUMNS = frozenset({"First error", "Last words"})
 
@@ -159,7 +161,7 @@ def _cause(view: _View, document: Document) -> None:
             f"{primary['confidence']} confidence",
             f"stage {primary['stage']}" if primary["stage"] else "",
             f"fault domain: {primary['domain']}",
-            wording.retry_clause(primary["retry"]),
+            wording.retry_clause(document),
         ]
         view.lines += [view.dim(line) for line in joined(filter(None, parts), view.text_width)]
     narrative = document["narrative"]
@@ -184,6 +186,9 @@ def _ranks(view: _View, table: RankTable | None) -> None:
     view.section("Ranks")
     view.wrapped(table.summary)
     short = [i for i, name in enumerate(table.columns) if name not in _LONG_COLUMNS]
+    if len(short) < 2:
+        # Nothing but the numbers that the sentence holds.
+        return
     rows = [tuple(name.lower() for name in table.columns), *(tuple(map(plain, row)) for row in table.rows[:MAX_ROWS])]
     hidden = len(table.rows) - MAX_ROWS
     widths = [max(columns(row[i]) for row in rows) for i in range(len(table.columns))]
@@ -195,7 +200,7 @@ def _ranks(view: _View, table: RankTable | None) -> None:
 
 
 def _evidence(view: _View, evidence: Evidence, document: Document) -> None:
-    if not (evidence.quotes or evidence.unseen or evidence.telling or document["evidence"]):
+    if not (evidence.quotes or evidence.unseen or evidence.last_words or evidence.telling or document["evidence"]):
         return
     view.section("Evidence")
     for reason in evidence.unseen:
@@ -250,7 +255,10 @@ def _numbers(view: _View, document: Document) -> None:
 
 
 def _findings(view: _View, document: Document) -> None:
-    kinds, rest = groups(document)
+    found, rest = groups(document)
+    # The numbered chain above has told of these.
+    chain = document["chain"] if len(document["chain"]) > 1 else []
+    kinds = [k for k in found if not any(event.startswith(f"{k.role}: {k.cls}: {k.title[:_TOLD]}") for event in chain)]
     lines = [f"{k.cls} ({k.role}): {k.title}" + (f" — {k.who}" if k.who else "") for k in kinds[:MAX_GROUPS]]
     more = rest + max(0, len(kinds) - MAX_GROUPS)
     lines += [f"{wording.plural(more, 'more kind')} of findings in TRIAGE.md"] if more else []

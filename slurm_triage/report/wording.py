@@ -20,6 +20,12 @@ UNKNOWN = "unknown"
 Document = Mapping[str, Any]
 
 _LIVE = frozenset({"running", "hanging"})
+#: Seed: more than 10 % below the steady state is worth a word.
+_NOTICED_CHANGE = 0.1
+#: Slow steps that a verdict on the throughput takes.
+_MIN_SLOW_STEPS = 25
+#: Accounting counts whole seconds. A shorter time is that between two clocks in the log, not that of the job.
+_SHORTEST_RUN_S = 1.0
 
 _RETRY = {
     "same-nodes": "run again on the same nodes",
@@ -28,6 +34,7 @@ _RETRY = {
     "pointless": "running again does not help",
     "not-needed": "no need to run again",
 }
+_NO_RUN = frozenset({"pointless", "not-needed"})
 
 
 def number(value: float | None) -> str:
@@ -155,14 +162,14 @@ def action_clause(document: Document) -> str:
     if action == "other-nodes" and resubmit["exclude"]:
         return f"run again without {some_nodes(resubmit['exclude'])}"
     if action in {"same-nodes", "other-nodes"}:
-        return retry_clause(action)
+        return _RETRY[action]
     if action == "after-fix" and resubmit["args"] and resubmit["changes"]:
         return "fix first: " + _clause(resubmit["changes"][0])
     if action == "after-fix" and steps:
         return "fix first: " + _clause(steps[0])
     if steps:
         return _clause(steps[0])
-    return retry_clause(primary["retry"]) if primary else UNKNOWN
+    return retry_clause(document) if primary else UNKNOWN
 
 
 def _clause(sentence: str) -> str:
@@ -189,8 +196,14 @@ def resubmit_sentence(document: Document) -> str:
     return f"{heads.get(action, action)}{why}{changes}"
 
 
-def retry_clause(retry: str) -> str:
-    return _RETRY.get(retry, retry)
+def retry_clause(document: Document) -> str:
+    """What to do about running again, in the words of the report's last sentence: the class's own advice where the
+    diagnosis did not decide otherwise."""
+    action, retry = document["resubmit"]["action"], document["primary"]["retry"]
+    if action == "none":
+        # "Pointless" and "not needed" are both no new run; a completed job needs none.
+        action = "not-needed" if document["status"] == "completed" or retry not in _NO_RUN else retry
+    return _RETRY.get(action, str(action))
 
 
 def chat_line(document: Document) -> str:
@@ -217,7 +230,7 @@ def job_facts(document: Document) -> list[str]:
     if document["cost"]["gpus"] is not None:
         parts.append(plural(document["cost"]["gpus"], "GPU"))
     elapsed = job["elapsed_s"] if job["elapsed_s"] is not None else document["progress"]["wall_s"]
-    if elapsed is not None:
+    if elapsed is not None and (elapsed >= _SHORTEST_RUN_S or job["elapsed_s"] is not None):
         limit = "" if job["time_limit_s"] is None else f" of {human(job['time_limit_s'])}"
         parts.append(f"ran {human(elapsed)}{limit}")
     if job["state"]:
@@ -238,13 +251,21 @@ def throughput_lines(document: Document) -> list[str]:
         known = data["recent"] if data["early"] is None else data["early"]
         return [f"Steady state {number(known)}{unit}; too few steps for a trend.", *data["hints"]]
     change = "" if data["change"] is None else f" ({signed_percent(data['change'])})"
-    line = f"Steady state {number(data['early'])} → recent {number(data['recent'])}{unit}{change}: "
+    line = f"Steady state {number(data['early'])} → recent {number(data['recent'])}{unit}"
     if not data["degraded"]:
-        return [line + "no degradation.", *data["hints"]]
+        lasting = data["change"] is None or data["change"] >= -_NOTICED_CHANGE
+        verdict = (
+            "no degradation"
+            if lasting
+            else f"too few slow steps outside of saves for a verdict (it takes {_MIN_SLOW_STEPS})"
+        )
+        return [f"{line}{change}: {verdict}.", *data["hints"]]
     pattern = f", {data['pattern']}" if data["pattern"] else ""
     first, last = data["from_step"], data["to_step"]
     steps = "" if first is None else f", from step {first}" + ("" if last is None else f" to step {last}")
-    return [f"{line}degraded{pattern}{steps}.", *data["hints"]]
+    # The change is that of the slowest phase, which a run may have left behind since.
+    worst = "" if data["change"] is None else f", worst window {signed_percent(data['change'])}"
+    return [f"{line}: degraded{pattern}{worst}{steps}.", *data["hints"]]
 
 
 def sentence(clause: str) -> str:
@@ -313,4 +334,11 @@ def default_step(document: Document) -> str:
     """What to do when no class says anything."""
     if is_healthy(document):
         return "Let it run." if document["status"] == "running" else "Nothing to do."
-    return "Read the evidence above and the last lines of the log; no known failure explains this end."
+    log = document["log"]
+    if log["size_bytes"] == 0:
+        return "Find where the job's output went (`#SBATCH --output`, redirections in the script); this log is empty."
+    if log["binary"]:
+        return "Name the job's text log; this file is mostly binary data."
+    quoted = document["telling"] or document["evidence"] or any(f["first"] for f in document["findings"])
+    source = "the evidence above and the last lines of the log" if quoted else "the last lines of the log"
+    return f"Read {source}; no known failure explains this end."

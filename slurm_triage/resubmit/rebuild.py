@@ -43,11 +43,21 @@ def with_command(report: Report) -> Resubmit:
     """The report's advice with its command line; unchanged when running again is pointless or nothing tells what was
     run."""
     resubmit = report.diagnosis.resubmit
+    if report.job.is_queued_again and resubmit.action != "none":
+        return _already_queued(resubmit, report.job)
     command = command_of(report)
     if command is None:
         return resubmit
     changes = tuple(dict.fromkeys((*resubmit.changes, *command.notes)))
     return replace(resubmit, command=command.line(), changes=changes)
+
+
+def _already_queued(resubmit: Resubmit, job: Job) -> Resubmit:
+    """Submitting it as well would run it twice."""
+    avoid = f"scontrol update JobId={job.job_id} ExcNodeList={nodelist.fold(resubmit.exclude)}"
+    changes = (f"before it starts: {avoid}",) if resubmit.exclude and job.job_id else ()
+    why = "Slurm has put the job back into its queue and runs it again by itself"
+    return replace(resubmit, action="none", why=why, command=None, changes=changes)
 
 
 def command_of(report: Report) -> Command | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 from slurm_triage.errors import NotFoundError, RuleError
-from slurm_triage.model.rule import FACT, HARMLESS, FailureClass, Rule, RuleSet, StepDialect
+from slurm_triage.model.rule import FACT, HARMLESS, Rule, RuleSet, StepDialect
 from slurm_triage.model.rule_reading import is_last_resort, named_by_frames, stack_frames
 from slurm_triage.model.template import UNKNOWN, fill
 from slurm_triage.rules.expressions import group_names, literal_prefix_bytes, pattern_problems, python_problem
@@ -20,6 +20,7 @@ from slurm_triage.rules.matcher import Matcher, compile_error
 from slurm_triage.rules.merge import Merged, merge
 from slurm_triage.rules.packfile import Pack, Problem, parse_pack
 from slurm_triage.rules.required import MIN_CHARS, clauses
+from slurm_triage.rules.schema import EXPRESSIONS
 
 __all__ = ["Problem", "dialect_problems", "lint", "ordered", "sample_problems"]
 
@@ -76,7 +77,7 @@ def lint(paths: Sequence[Path] = ()) -> list[Problem]:
             problems += _at(merged, "dialect", dialect.id, dialect_problems(dialect))
     for cls in merged.classes.values():
         if merged.place("class", cls.id)[0] in wanted:
-            problems += _at(merged, "class", cls.id, _class_problems(cls))
+            problems += _at(merged, "class", cls.id, _step_problems(cls.next_steps))
     ruleset, matcher = _sound(merged)
     sound = {rule.id for rule in ruleset.rules}
     hot = _hot_lines(merged)
@@ -132,7 +133,7 @@ def _rule_problems(rule: Rule, merged: Merged, compiles: bool, hot: Sequence[Hot
         why = None if compiles else compile_error(pattern, rule.caseless)
         messages = [*([] if why is None else [f"hyperscan: {why}"]), *pattern_problems(pattern)]
         yield from (f"pattern '{pattern}': {message}" for message in messages or _literal_messages(pattern, hot))
-    for key in ("last_resort", "frames", "verify", "unless", "extract"):
+    for key in EXPRESSIONS:
         expressions: tuple[str, ...] = getattr(rule, key)
         for expression in expressions:
             message = python_problem(expression)
@@ -143,6 +144,7 @@ def _rule_problems(rule: Rule, merged: Merged, compiles: bool, hot: Sequence[Hot
     produced = _ALWAYS_KNOWN.union(*(group_names(e) for e in rule.extract))
     for key, text in (("title", rule.title), ("note", rule.note or "")):
         yield from (f"{key}: {message}" for message in _placeholder_messages(text, produced))
+    yield from _step_problems(rule.next_steps)
     if not rule.references:
         yield "needs to say where its text comes from: references = ['...']"
     if not rule.samples_match:
@@ -184,9 +186,9 @@ def _placeholder_messages(text: str, produced: Collection[str]) -> Iterator[str]
             yield f"no extract expression produces {{{name}}}"
 
 
-def _class_problems(cls: FailureClass) -> Iterator[str]:
+def _step_problems(steps: Iterable[str]) -> Iterator[str]:
     environment = jinja2.Environment()
-    for step in cls.next_steps:
+    for step in steps:
         try:
             environment.parse(step)
         except jinja2.TemplateSyntaxError as error:
@@ -263,7 +265,7 @@ def sample_problems(rule: Rule, ruleset: RuleSet, matcher: Matcher) -> Iterator[
             yield f"does not match its matching sample {sample!r}: {why}"
             continue
         if UNKNOWN in fill(rule.title, first.captures) and UNKNOWN not in rule.title:
-            yield f"title has a '?' for {sample!r}: write {{name|text}}, or the placeholder in parentheses"
+            yield f"title has an '{UNKNOWN}' for {sample!r}: write {{name|text}}, or the placeholder in parentheses"
         for other in matches:
             if other.offset == first.offset and other.rejected is None and not ordered(rule, other.rule):
                 yield _order_message(rule, other.rule, sample)

@@ -86,12 +86,15 @@ _RULE: Mapping[str, tuple[_Check, str]] = {
     "frames": (_is_some_texts, "a non-empty list of texts"),
     "subsumes": (_is_texts, "a list of rule ids"),
     "note": (_is_text, "a non-empty text"),
+    "next_steps": (_is_some_texts, "a non-empty list of texts"),
     "references": (_is_texts, "a list of texts"),
     "samples": (_is_samples, "samples.match and samples.reject, lists of texts"),
 }
 _RULE_REQUIRED = ("id", "class", "title")
 #: What a rule looks for, and where.
 _SOUGHT = ("patterns", "last_resort", "frames")
+#: What Python's re reads, line by line.
+EXPRESSIONS = ("last_resort", "frames", "verify", "unless", "extract")
 
 _DIALECT: Mapping[str, tuple[_Check, str]] = {
     "id": (_is_id, "a kebab-case name"),
@@ -138,9 +141,22 @@ def _samples(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(table.get("samples", {}).get(key, ()))
 
 
+def _invalid(table: Mapping[str, Any]) -> list[str]:
+    """A site's pack may never have been linted: what cannot be read at all is said here, not when a line matches."""
+    problems = []
+    for key in EXPRESSIONS:
+        texts = table.get(key, ())
+        for text in texts if _is_texts(texts) else ():
+            try:
+                re.compile(text)
+            except (re.error, RecursionError, OverflowError) as error:
+                problems.append(f"{key} '{text}': not a valid Python expression: {error}")
+    return problems
+
+
 def rule_from(table: Mapping[str, Any], pack: str) -> tuple[Rule | None, list[str]]:
     """The rule, or None and what is wrong. ``domain`` stays "unknown" when not given: the class's domain holds."""
-    problems = _violations(table, _RULE, _RULE_REQUIRED)
+    problems = [*_violations(table, _RULE, _RULE_REQUIRED), *_invalid(table)]
     if sum(key in table for key in _SOUGHT) != 1:
         problems.append(f"needs exactly one of {', '.join(_SOUGHT)}")
     if table.get("class") == FACT and "fact" not in table:
@@ -182,6 +198,7 @@ def rule_from(table: Mapping[str, Any], pack: str) -> tuple[Rule | None, list[st
             frames=_texts(table, "frames"),
             subsumes=_texts(table, "subsumes"),
             note=table.get("note"),
+            next_steps=_texts(table, "next_steps"),
             references=_texts(table, "references"),
             samples_match=_samples(table, "match"),
             samples_reject=_samples(table, "reject"),

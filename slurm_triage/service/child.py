@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from slurm_triage.ledger.record import record_from_report, to_dict
 from slurm_triage.model.files import JobFiles
 from slurm_triage.pipeline import Engine, in_history, triage
 from slurm_triage.report.build_document import report_document
-from slurm_triage.report.wording import chat_line
+from slurm_triage.report.plain_text import cut, plain
+from slurm_triage.report.wording import action_clause, cause_clause
 from slurm_triage.report.write import write_files, write_report
 from slurm_triage.service import outcome
 from slurm_triage.service.job_files import files_of
@@ -33,6 +35,8 @@ from slurm_triage.slurm.accounting import display_id
 _TEMPORARY = (".slurm-triage-", ".tmp")
 _STALE_S = 3600.0
 _MAX_SWEPT = 10_000
+#: Of the about 170 that AdminComment has beside the class; what to do must still fit.
+_CAUSE_CHARACTERS = 100
 
 #: Over in a while, perhaps: a full disk, a quota, a file system that is away or read-only.
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.EHOSTDOWN})
@@ -61,7 +65,7 @@ def report_on(task: Task, engine: Engine, memory: Memory | None = None, *, stall
     report = triage(task.job, files, engine, stall=stall)
     scan = Scan.of(report.facts, time.perf_counter() - began)
     # Before other jobs are looked at: advice about a node is no evidence against it.
-    record = record_from_report(report)
+    record = record_from_report(report, kernel=_kernel(task))
     if memory is not None:
         report = in_history(report, memory.history(record), engine)
     document = report_document(report)
@@ -77,7 +81,9 @@ def report_on(task: Task, engine: Engine, memory: Memory | None = None, *, stall
         # It may have been made only now.
         values["job_dir"] = place.directory
     text, passing = (problem.text, problem.passing) if problem is not None else (None, False)
-    return outcome.encode(_own_part(values), chat_line(document), text, passing, scan.encode())
+    # In sacct the job's id and name stand beside it.
+    headline = f"{cut(plain(cause_clause(document)), _CAUSE_CHARACTERS)} · {action_clause(document)}"
+    return outcome.encode(_own_part(values), headline, text, passing, scan.encode())
 
 
 def _own_part(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,12 +117,18 @@ def find(task: Task) -> tuple[JobFiles, Place | None, Problem | None]:
     return replace(files, node_snapshots=tuple(known)), place, None
 
 
+def _kernel(task: Task) -> dict[str, list[str]]:
+    """By node, what its kernel said about this job."""
+    now = time.time()
+    return {host.partition(".")[0]: own_messages(said, task.job, now) for host, said in task.kernel.items()}
+
+
 def _write_snapshots(task: Task, place: Place) -> tuple[str, ...]:
-    contents: dict[str, bytes] = {}
-    for host, messages in task.kernel.items():
-        kept = own_messages(messages, task.job, time.time())
-        if kept:
-            contents[f"node-{host}.txt"] = ("\n".join(kept) + "\n").encode("utf-8", "replace")
+    contents = {
+        f"node-{host}.txt": ("\n".join(kept) + "\n").encode("utf-8", "replace")
+        for host, kept in _kernel(task).items()
+        if kept
+    }
     if not contents:
         return ()
     place.snapshots.mkdir(exist_ok=True)
@@ -128,8 +140,9 @@ def _write_snapshots(task: Task, place: Place) -> tuple[str, ...]:
     return tuple(str(place.snapshots / name) for name in contents)
 
 
+@lru_cache(maxsize=64)
 def _sweep(directory: str) -> None:
-    """Temporary files of a report whose writer was killed."""
+    """Temporary files of a report whose writer was killed. Once per child: a batch may lie in one place."""
     limit = time.time() - _STALE_S
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for number, entry in enumerate(entries):

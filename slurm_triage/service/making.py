@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
 from slurm_triage.errors import TriageError
@@ -18,6 +18,8 @@ log = logging.getLogger("slurm-triage")
 #: A job that costs its child is tried again; after this many times it gets a record without a diagnosis.
 TRIES = 3
 TRY_AGAIN_S = 5.0
+#: For so long after one of his jobs cost its child a user gets no share that others may soon want.
+DISTRUST_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Making:
     failures: int = 0
     _again: list[tuple[float, Task]] = field(default_factory=list)
     _not_before: float = 0.0
+    _failed_at: dict[Hashable, float] = field(default_factory=dict)
+    """By user."""
 
     def __len__(self) -> int:
         """How many children are at work."""
@@ -65,11 +69,25 @@ class Making:
 
     def _next(self, now: float) -> list[Task]:
         """What has failed before gets a child of its own, so that it cannot be another job's fault."""
-        due = next((entry for entry in self._again if entry[0] <= now), None)
-        if due is None:
-            return self.queue.take(now, pool.MAX_BATCH, self.pool.size)
-        self._again.remove(due)
-        return [due[1]]
+        for entry in [entry for entry in self._again if entry[0] <= now]:
+            self._again.remove(entry)
+            self.put(entry[1])
+        tasks = self.queue.take(now, pool.MAX_BATCH, self.pool.size, lambda uid, task: self._may(uid, task, now))
+        fresh = next((number for number, task in enumerate(tasks) if task.failures), len(tasks))
+        for task in reversed(tasks[fresh or 1 :]):
+            self.queue.give_back(task.job.uid, task)
+        return tasks[: fresh or 1]
+
+    def _may(self, uid: Hashable, task: Task, now: float) -> bool:
+        """One child is kept for others, unless nobody waits and this user's children get on: endless logs would
+        keep the first small job of somebody else waiting for as long as a child may take. Of two children none can be
+        spared before that has happened once: a long job would keep its own user's other jobs waiting."""
+        if self.pool.children_of(task.job.uid) < max(1, self.pool.size - 1):
+            return True
+        failed = now - self._failed_at.get(uid, -DISTRUST_S) < DISTRUST_S
+        if self.queue.users > 1 or task.failures or failed:
+            return False
+        return self.pool.size == 2 or not self.pool.is_slow(task.job.uid)
 
     def collect(self, timeout_s: float) -> list[Made]:
         """Wait at most ``timeout_s`` for something to happen; what is made by then."""
@@ -77,6 +95,7 @@ class Making:
 
     def _judge(self, one: Finished) -> Made | None:
         task, failure = one.task, one.failure
+        self.queue.charge(task.job.uid, one.took_s, self.clock())
         if one.answer is not None:
             try:
                 return Made(task, outcome.decode(one.answer, task.job, now=self.wall()))
@@ -86,6 +105,7 @@ class Making:
             self.queue.give_back(task.job.uid, task)
             return None
         self.failures += 1
+        self._failed_at[task.job.uid] = self.clock()
         task = replace(task, failures=task.failures + 1)
         log.warning("job %s: triage failed (%s), try %d of %d", task.job.job_id, failure, task.failures, TRIES)
         if task.failures < TRIES:

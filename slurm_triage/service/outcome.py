@@ -125,7 +125,8 @@ def _text(value: Any, longest: int) -> str | None:
 
 
 def _path(value: Any) -> str | None:
-    return value if isinstance(value, str) and value.startswith("/") and len(value) <= 4096 else None
+    plain = isinstance(value, str) and value.startswith("/") and len(value) <= 4096 and not _CONTROL.search(value)
+    return value if plain else None
 
 
 def _number(value: Any) -> float | None:

@@ -26,6 +26,8 @@ from slurm_triage.service.task import Task
 MAX_BATCH = 64
 #: A child begins with no other job when it is this old, so a long log keeps few others waiting, and not for long.
 BATCH_S = 1.0
+#: A child that has one job in hand for longer may have it until the wall limit.
+SLOW_S = 2.0
 
 _READ_BYTES = 1 << 16
 _FAILED = b"!"
@@ -38,19 +40,23 @@ Work = Callable[[Task], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """``answer`` as it came from the child, or ``failure`` in one sentence; neither if no child began with the task."""
+    """``answer`` as it came from the child, or ``failure`` in one sentence; neither if no child began with the task.
+    ``took_s``: how long the child had it in hand."""
 
     task: Task
     answer: bytes | None = None
     failure: str | None = None
+    took_s: float = 0.0
 
 
 @dataclass(slots=True)
 class _Child:
-    """``tasks``: those without answer; the first of them is in hand. Times are monotonic seconds."""
+    """``tasks``: those without answer; the first of them is in hand since ``since``. Times are monotonic seconds."""
 
     pid: int
+    uid: int | None
     fd: int
+    since: float
     tasks: deque[Task]
     begins_until: float
     deadline: float
@@ -78,6 +84,17 @@ class Pool:
     def __len__(self) -> int:
         return len(self._children)
 
+    def children_of(self, uid: int | None) -> int:
+        return sum(child.uid == uid for child in self._children.values())
+
+    def is_slow(self, uid: int | None) -> bool:
+        """A child of this user has not shown yet that it gets on, or no longer does."""
+        latest = time.monotonic() - SLOW_S
+        return any(
+            child.uid == uid and child.tasks and (not child.has_answered or child.since < latest)
+            for child in self._children.values()
+        )
+
     def start(self, tasks: Sequence[Task]) -> None:
         """Fork a child for these tasks of one user. Raises OSError when no process or pipe can be had."""
         read, write = os.pipe2(os.O_CLOEXEC)
@@ -90,7 +107,7 @@ class Pool:
         finally:
             os.close(write)
         os.set_blocking(read, False)
-        self._children[pid] = _Child(pid, read, deque(tasks), now + BATCH_S, now + self._wall_s)
+        self._children[pid] = _Child(pid, tasks[0].job.uid, read, now, deque(tasks), now + BATCH_S, now + self._wall_s)
         self._selector.register(read, selectors.EVENT_READ)
 
     # ---- in the child ---------------------------------------------------------------------------------------------
@@ -135,11 +152,12 @@ class Pool:
             if not child.tasks:
                 self._kill(child, "it answered more than it was asked")
                 break
+            took_s, child.since = now - child.since, now
             child.has_answered, child.deadline = True, now + self._wall_s
             if line.startswith(_FAILED):
-                yield Finished(child.tasks.popleft(), failure=line[1:].decode("utf-8", "replace"))
+                yield Finished(child.tasks.popleft(), None, line[1:].decode("utf-8", "replace"), took_s)
             else:
-                yield Finished(child.tasks.popleft(), line)
+                yield Finished(child.tasks.popleft(), line, took_s=took_s)
         while now > child.begins_until and len(child.tasks) > 1:
             yield Finished(child.tasks.pop())
         if child.has_ended:
@@ -154,7 +172,7 @@ class Pool:
         if child.tasks and (child.killed or status or not child.has_answered):
             code = os.waitstatus_to_exitcode(status)
             why = child.killed or f"it ended with {'signal' if code < 0 else 'status'} {abs(code)}"
-            yield Finished(child.tasks.popleft(), failure=why)
+            yield Finished(child.tasks.popleft(), None, why, time.monotonic() - child.since)
         yield from map(Finished, reversed(child.tasks))
 
     def _lines(self, child: _Child) -> list[bytes]:
@@ -186,10 +204,10 @@ class Pool:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(child.pid, signal.SIGKILL)
 
-    def end(self, job_id: str, why: str) -> None:
-        """Kill the child that has this job in hand."""
+    def end(self, task: Task, why: str) -> None:
+        """Kill the child that has this in hand."""
         for child in self._children.values():
-            if child.tasks and child.tasks[0].job.job_id == job_id:
+            if child.tasks and child.tasks[0] is task:
                 self._kill(child, why)
 
     def stop(self) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,6 +21,9 @@ NEW, TMP, BAD = "new", "tmp", "bad"
 MAX_LISTED = 50_000
 #: Refused files are kept for the admin, but a flood of them must not fill the disk.
 MAX_BAD = 100
+#: So many untrusted events of one user are held at a time, and of those so many about one job; the others stay unread
+#: until some of them are dealt with. Beyond the last number they are removed: jobs are found through accounting, too.
+MAX_OF_USER, MAX_OF_JOB, MAX_UNREAD = 10_000, 8, 100_000
 
 #: A link, a socket, a device without driver, or something that may not be read: no hook of ours makes one.
 _ODD = frozenset({errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EACCES, errno.EPERM})
@@ -39,14 +43,20 @@ class Arrived:
 
 @dataclass(slots=True)
 class Spool:
-    """``known``: names that were read already and wait for their report; ``unremoved``: those that are dealt with and
-    could not be removed yet; ``in_tmp``: what hooks were writing when ``sweep`` looked last."""
+    """``known``: names that were read already and wait for their report, or must not be read yet; ``unremoved``: those
+    that are dealt with and could not be removed yet; ``in_tmp``: what hooks were writing when ``sweep`` looked last."""
 
     directory: Path
     trusted_uids: frozenset[int]
     known: set[str] = field(default_factory=set)
     unremoved: set[str] = field(default_factory=set)
     in_tmp: set[str] = field(default_factory=set)
+    _untrusted: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Whose a known name is, and which job it speaks of."""
+    _of_user: Counter[int] = field(default_factory=Counter)
+    _of_job: Counter[tuple[int, str]] = field(default_factory=Counter)
+    _unread: dict[int, dict[str, None]] = field(default_factory=dict)
+    """Names by user, in order of arrival, of whom enough is known for now."""
 
     def check(self) -> None:
         """Raises TriageError if the spool is not there. It is never made here: a worker that creates its own spool
@@ -72,6 +82,9 @@ class Spool:
     def _read(self, folder: int, name: str) -> Arrived | None:
         try:
             found, data = self._content(folder, name)
+            if data is None:
+                self.hold(name, found.st_uid)
+                return None
             event = parse(data)
         except BadEventError:
             self._refuse(name)
@@ -81,18 +94,72 @@ class Spool:
                 self._refuse(name)
             # What else can be wrong passes: a file system that is away, a file that somebody removed.
             return None
+        uid, trusted = found.st_uid, self._is_trusted(found)
         self.known.add(name)
-        trusted = found.st_uid in self.trusted_uids and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        return Arrived(name, event, trusted and found.st_nlink == 1, found.st_uid)
+        if not trusted:
+            about = (uid, event.job_id)
+            if self._of_job[about] >= MAX_OF_JOB:
+                self.hold(name, uid)
+                return None
+            self._untrusted[name] = about
+            self._of_user[uid] += 1
+            self._of_job[about] += 1
+            event = event.hint()
+        return Arrived(name, event, trusted, uid)
 
-    def _content(self, folder: int, name: str) -> tuple[os.stat_result, bytes]:
+    def _is_trusted(self, found: os.stat_result) -> bool:
+        writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return found.st_uid in self.trusted_uids and not writable and found.st_nlink == 1
+
+    def _content(self, folder: int, name: str) -> tuple[os.stat_result, bytes | None]:
+        """No bytes where its owner has too many others here."""
         handle = os.open(name, _READ, dir_fd=folder)
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             os.close(handle)
             raise BadEventError("the event is no file; remove it")
         with os.fdopen(handle, "rb") as file:
+            if self._of_user[found.st_uid] >= MAX_OF_USER and not self._is_trusted(found):
+                return found, None
             return found, file.read(MAX_EVENT_BYTES + 1)
+
+    def hold(self, name: str, uid: int) -> None:
+        """This untrusted event stays where it is and is read again once another one of its owner is dealt with."""
+        self._discount(name)
+        held = self._unread.setdefault(uid, {})
+        if len(held) < MAX_UNREAD:
+            held[name] = None
+            self.known.add(name)
+        else:
+            self.known.discard(name)
+            self.unremoved.add(name)
+
+    def _discount(self, name: str) -> int | None:
+        """Whose it is, if it counted."""
+        about = self._untrusted.pop(name, None)
+        if about is None:
+            return None
+        uid = about[0]
+        self._of_user[uid] -= 1
+        self._of_job[about] -= 1
+        if not self._of_job[about]:
+            del self._of_job[about]
+        if not self._of_user[uid]:
+            del self._of_user[uid]
+        return uid
+
+    def _forget(self, name: str) -> None:
+        self.known.discard(name)
+        uid = self._discount(name)
+        if uid is None or uid not in self._unread:
+            return
+        held = self._unread[uid]
+        # One makes room for one. After the last one nothing would be left to make room for the others.
+        for freed in list(islice(held, 1 if uid in self._of_user else None)):
+            del held[freed]
+            self.known.discard(freed)
+        if not held:
+            del self._unread[uid]
 
     def remove(self, names: Iterable[str]) -> None:
         """These events have been dealt with for good. What cannot be removed now is tried again later."""
@@ -103,7 +170,7 @@ class Spool:
             except OSError:
                 continue
             self.unremoved.discard(name)
-            self.known.discard(name)
+            self._forget(name)
 
     def _refuse(self, name: str) -> None:
         """Out of the way: into ``bad``, or away altogether once that is full."""

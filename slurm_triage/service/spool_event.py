@@ -67,6 +67,10 @@ class Event:
         values += _IN_COMMENT.findall(self.env.get("SLURM_JOB_COMMENT", ""))
         return next((value for value in values if value in ("on", "off", "watch")), None)
 
+    def hint(self) -> Event:
+        """What an event that anybody may have written is good for. The rest would only fill the memory."""
+        return Event(self.kind, self.job_id, "", self.time, {"SLURM_TRIAGE": self.wish} if self.wish else {})
+
 
 def parse(data: bytes) -> Event:
     """The event in a spool file's bytes. Raises BadEventError, with one sentence that says why."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from slurm_triage.diagnosis.completion import read_end
 from slurm_triage.diagnosis.stall import MIN_INIT_SILENCE_S, phase_of
 from slurm_triage.model.duration import human
 from slurm_triage.model.files import NO_FILES
-from slurm_triage.model.job import Job
+from slurm_triage.model.job import NO_JOB, Job
 from slurm_triage.model.progress import Progress
 from slurm_triage.progress.project import project
 from slurm_triage.progress.silence_limit import silence_limit_s
@@ -21,6 +22,8 @@ from slurm_triage.service.follow import Follower
 #: A checkpoint or an evaluation in the middle of training may be as long as the set-up that the seed allows for.
 LONG_PHASE_S = MIN_INIT_SILENCE_S
 LONG_PHASES = frozenset({"init", "restore", "checkpoint", "eval"})
+#: ``Look.status`` where the log shows that the job is over.
+ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class Look:
             share = f" ({progress.percent:.1f} %)" if progress.percent is not None else ""
             speed = f", {progress.step_time_s:.3g} s per step" if progress.step_time_s else ""
             where = f"step {progress.last_step}{of}{share}{speed}"
+        if self.status == ENDED:
+            return f"{job_id} has ended: {where}; slurm-triage tells why"
         last = f"silent for {human(self.silence_s)} of {human(self.limit_s)} allowed in {self.phase}"
         return f"{job_id} {self.status}: {where}, {last}"
 
@@ -62,9 +67,11 @@ def look(follower: Follower, job: Job, kinds: Mapping[str, str], now: float, lim
     seen = [one.at for one in follower.ranks.values() if one.at is not None]
     since = max(seen, default=follower.first_look if follower.first_look is not None else now)
     silence = max(now - since, progress.silence_s or 0.0)
-    hanging = silence > limit and not attempt.summaries
+    end = read_end(NO_JOB, attempt, progress)
+    ended = bool(attempt.summaries) or end.stop is not None or any(one.code for one in attempt.exits)
+    hanging = silence > limit and not ended
     return Look(
-        status="hanging" if hanging else "running",
+        status=ENDED if ended else "hanging" if hanging else "running",
         phase=phase,
         silence_s=silence,
         limit_s=limit,
@@ -90,6 +97,8 @@ def _evidence(follower: Follower, progress: Progress, after: str | None, now: fl
         lines.append(f"the log last spoke of {after}")
     if follower.quiet_since is not None:
         quiet = human(now - follower.quiet_since)
-        lines.append(f"the log itself has not grown for {quiet}" if now - follower.quiet_since > 60 else
-                     "the log still grows, but not by steps")  # fmt: skip
+        if now - follower.quiet_since > 60:
+            lines.append(f"the log itself has not grown for {quiet}")
+        elif follower.first_look is not None and follower.quiet_since > follower.first_look:
+            lines.append("the log still grows, but not by steps")
     return tuple(lines)

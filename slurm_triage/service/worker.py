@@ -202,8 +202,8 @@ class Worker:
     def _decide(self, one: Pending, job: Job | None, now: float) -> None:
         if job is not None and self.lookup.accounting.name == "hook":
             # Nothing better will ever come.
-            told = max((item.event.time for item in one.arrived), default=self.wall())
-            job = replace(job, final=True, state=job.state or "COMPLETED", end=job.end or told)
+            told = max((item.event.time for item in one.arrived if item.trusted), default=self.wall())
+            job = replace(job, final=True, state=job.state or "COMPLETED", end=job.end or min(told, self.wall()))
         # Slurm 22.05 first writes a job that never started as root's, and completes the record seconds later.
         reliable = job is not None and (job.final or now - one.first > self.settings.final_wait_s)
         if job is not None and reliable and (reason := self._off(job, one)) is not None:

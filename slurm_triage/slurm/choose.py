@@ -56,6 +56,17 @@ def choose(wish: str = "auto", *, pyslurm_python: Sequence[str] = ()) -> Choice:
     raise AccountingError("; ".join(why))
 
 
+def choose_askable(wish: str = "auto", *, pyslurm_python: Sequence[str] = ()) -> Accounting:
+    """A source that can be asked for any job; a hook's words are there for the worker only.
+
+    Raises AccountingError, which says why neither pyslurm nor sacct works, and what ``choose`` raises."""
+    choice = choose(wish, pyslurm_python=pyslurm_python)
+    if choice.accounting.name != "hook":
+        return choice.accounting
+    choice.accounting.close()
+    raise AccountingError("; ".join(choice.why[:-1]) or "accounting = hook leaves nobody to ask about a job")
+
+
 def _pyslurm(python: Sequence[str], controller: Controller | None) -> tuple[Accounting, str]:
     # find_spec does not import it: importing can end this process.
     if not python and importlib.util.find_spec("pyslurm") is None:

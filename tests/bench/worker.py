@@ -9,8 +9,8 @@ when this runs as root. Three ways take turns, so that all meet the same machine
 * one child per job: the worker, with batches of one.
 * worker: as it is.
 
-A core's worth is jobs per CPU second of worker and children together. Ends with 1 if the worker makes less than 100
-reports per second of one core.
+Everything runs on one core; its worth is jobs per CPU second of worker and children together. Ends with 1 if the worker
+makes less than 100 reports per second of it.
 """
 
 from __future__ import annotations
@@ -87,10 +87,11 @@ def fill(site: FakeSite, count: int) -> None:
 
 
 def measured(jobs: int, action: Callable[[], None]) -> Spent:
-    """CPU and wall time of the action and its children, in a process of its own."""
+    """CPU and wall time of the action and its children, in a process of its own, on one core."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
         before, began = os.times(), time.perf_counter()
         action()
         wall, after = time.perf_counter() - began, os.times()

@@ -19,7 +19,6 @@ from slurm_triage.bundle.names import private_names
 from slurm_triage.bundle.ranges import Spot, choose_ranges, read_parts
 from slurm_triage.bundle.record import job_record
 from slurm_triage.bundle.scrub import Scrubber
-from slurm_triage.cli.main import main
 from slurm_triage.errors import UsageError
 from slurm_triage.logs import windows as windows_module
 from slurm_triage.logs.line import NO_LABELS, LabelFormat
@@ -29,7 +28,7 @@ from slurm_triage.model.job import Job
 from slurm_triage.report.redact import REDACTED, redact_text
 from slurm_triage.slurm.record_file import job_from_record
 
-from .conftest import CORPUS, Pack, corpus_cases
+from .conftest import Pack, corpus_cases
 
 HF = "hf_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z"
 
@@ -346,49 +345,3 @@ def test_zstandard(tmp_path: Path) -> None:
     assert unpacked == gzip.decompress((tmp_path / "x.tar.gz").read_bytes())
     with pytest.raises(UsageError, match=r"choose a name ending in"):
         write_archive(tree, tmp_path / "x.zip")
-
-
-# -- command ------------------------------------------------------------------------------------------------------
-
-
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "7-JAX-x.log").write_text("Traceback (most recent call last):\nValueError: no\n")
-    assert main(["bundle", "7-JAX-x.log"]) == 0
-    assert capsys.readouterr().out.startswith("triage-bundle-7.tar.gz: ")
-    with tarfile.open(tmp_path / "triage-bundle-7.tar.gz") as archive:
-        assert archive.getnames()[0] == "triage-bundle-7"
-
-
-@pytest.mark.parametrize(
-    "args, status",
-    [
-        (["none.log"], 3),
-        (["-"], 2),
-        (["x.log", "-o", "x.zip"], 2),
-        (["x.log", "--max-mib", "0"], 2),
-        (["x.log", "-o", "none/x.tar.gz"], 1),
-    ],
-)
-def test_mistakes_are_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], args: list[str], status: int
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "x.log").write_text("Killed\n")
-    before = sorted(tmp_path.iterdir())
-    assert main(["bundle", *args]) == status
-    assert capsys.readouterr().err.startswith("slurm-triage: ")
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_a_bundle_that_gives_another_verdict_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    case = CORPUS / "runs" / "mt-slow-gradual"
-    monkeypatch.chdir(tmp_path)
-    assert main(["bundle", str(case / "log.txt"), "--max-mib", "0.004", "-o", "x.tar.gz"]) == 5
-    assert "gives another verdict" in capsys.readouterr().err
-    with tarfile.open("x.tar.gz") as archive:
-        member = archive.extractfile(next(n for n in archive.getnames() if n.endswith("/expect.json")))
-        assert member is not None
-        assert json.loads(member.read())["replayed"] != "same"

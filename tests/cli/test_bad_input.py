@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -133,7 +134,7 @@ def test_broken_accounting(text: str | None, code: int, tmp_path: Path, log: Pat
     "args",
     [
         ("log",), ("log", "{log}", "--frobnicate"), ("log", "{log}", "--json", "--html"), ("log", "{log}", "--now", "tomorrow"),
-        ("explain",), ("explain", "{log}", "--line", "x"), ("rules",), ("rules", "bogus"), ("--bogus",), (),
+        ("explain",), ("explain", "{log}", "--line", "x"), ("rules", "bogus"), ("--bogus",), (),
     ],
 )  # fmt: skip
 def test_wrong_usage(args: tuple[str, ...], log: Path) -> None:
@@ -147,7 +148,51 @@ def test_unknown_names() -> None:
     assert run("rules", "test", "/nosuch/file").code == 3
     assert run("rules", "lint", "/nosuch/file").code == 3
     assert run("explain", "/nosuch/file").code == 3
-    assert run("nosuch-word").code == 3
+    misspelt = run("frobnicate")
+    assert misspelt.code == 3
+    assert "no command" in sentence(misspelt)
+    assert "--help" in misspelt.err
+
+
+def test_a_command_alone_shows_what_there_is() -> None:
+    assert run("rules").out == run("rules", "list").out
+    assert run("config").out == run("config", "show").out
+
+
+def test_an_empty_ledger_is_said_to_be_sound(tmp_path: Path) -> None:
+    result = run("ledger", "verify", "--ledger", tmp_path)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("0 segments")
+
+
+def without_slurm(tmp_path: Path) -> dict[str, str]:
+    """An environment in which no command of Slurm is found, and nothing that a site may have set."""
+    return environment(PATH=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path), SLURM_TRIAGE_ACCOUNTING="auto")
+
+
+@pytest.mark.parametrize("args", [("7877",), ("watch", "7877"), ("7877,7878",)])
+def test_without_slurm_it_is_accounting_that_is_missing(args: tuple[str, ...], tmp_path: Path) -> None:
+    result = run(*args, cwd=tmp_path, env=without_slurm(tmp_path))
+    assert (result.code, result.out) == (4, "")
+    assert "sacct cannot be used" in result.err
+    assert len(result.err.splitlines()) == args[-1].count(",") + 1
+
+
+def test_doctor_for_one_user_without_slurm(tmp_path: Path) -> None:
+    """Nothing is broken where nothing was installed; a directory that was set but is not there is."""
+    env = without_slurm(tmp_path)
+    del env["SLURM_TRIAGE_ACCOUNTING"]
+    config = tmp_path / "config.toml"
+    config.write_text(f'spool = "{tmp_path}/spool"\nledger = "{tmp_path}/ledger"\n')
+    broken = run("doctor", "--config", config, env=env)
+    assert broken.code == 5
+    assert re.search(r"^FAILED +spool ", broken.out, re.MULTILINE)
+    assert re.search(r"^info +accounting +sacct cannot be used", broken.out, re.MULTILINE)
+    assert re.search(r"^warning +accounting .*slurm-triage log works without", broken.out, re.MULTILINE)
+    if not Path("/etc/slurm-triage/config.toml").exists() and not Path("/var/spool/slurm-triage").exists():
+        alone = run("doctor", env=env)
+        assert (alone.code, alone.err) == (0, "")
+        assert "FAILED" not in alone.out
 
 
 def test_exit_code_option(tmp_path: Path, log: Path) -> None:

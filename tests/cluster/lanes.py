@@ -23,8 +23,8 @@ HOST_PACKAGES = {
     "munged": "munge",
     "mariadbd": "mariadb-server",
 }
-#: Plugins, headers, what the SPANK plugin is built with, what our units run under, and a kernel with version 2 of
-#: control groups.
+#: Plugins, headers, what the SPANK plugin is built with, what our units run under, a kernel with version 2 of control
+#: groups, and one more shell for the hooks.
 HOST_EXTRA_PACKAGES = (
     "slurm-wlm-basic-plugins",
     "slurm-wlm-mysql-plugin",
@@ -33,6 +33,7 @@ HOST_EXTRA_PACKAGES = (
     "libc6-dev",
     "systemd",
     "user-mode-linux",
+    "busybox",
 )
 
 

@@ -63,6 +63,17 @@ def test_an_exception_that_training_survived_is_another_event(triage_text: Triag
     assert found(triage_text(text)) == ("oom-gpu", 1)
 
 
+@pytest.mark.parametrize("buffered", [4, 40])
+def test_steps_from_a_buffer_behind_the_traceback_do_not_make_it_survived(triage_text: Triage, buffered: int) -> None:
+    text = start() + run(range(5)) + traceback(1, "ValueError: shard 7 is empty") + run(range(5, 5 + buffered), (1,))
+    assert found(triage_text(text + failed_rank(1, 1) + FAILED)) == ("python-exception", 1)
+
+
+def test_a_traceback_survived_for_long_is_not_why_the_rank_exits(triage_text: Triage) -> None:
+    text = start() + run(range(5)) + traceback(1, "ValueError: shard 7 is empty") + run(range(5, 105), (1,))
+    assert found(triage_text(text + failed_rank(1, 1) + FAILED)) == ("subprocess-fail", 1)
+
+
 def test_ignored_exceptions_do_not_count_but_later_ones_do(triage_text: Triage) -> None:
     ran = "".join(f"{r}: Config param steps: 15\n" for r in (0, 1))
     assert found(triage_text(ran + run(range(15)) + IGNORED.format(1))) == (None, None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from slurm_triage.model.diagnosis import RankView
 from slurm_triage.model.report import Report
+from slurm_triage.report.terminal import to_terminal
 from tests.conftest import Triage
 from tests.diagnosis.texts import CANCELLED, OOM, exits, run, start, traceback
-from tests.pitfalls.logs import summary
+from tests.pitfalls.logs import failed_rank, summary
 
 FAILED = "== Training FAILED (exit=143, 3s) ==\n" + summary(1, "Training FAILED (exit=143)")
 
@@ -70,3 +71,18 @@ def test_attempts_in_one_log_count_from_one(triage_text: Triage) -> None:
     report = triage_text(start() + run(range(6)) + requeued + start() + run(range(3)) + traceback(1, "ValueError: x"))
     assert [a.index for a in report.attempts] == [1]
     assert report.attempt == 2
+
+
+def test_a_worker_of_torchrun_is_called_by_its_global_rank(triage_text: Triage) -> None:
+    """Two workers behind one label: the one that failed is named, whatever the label."""
+    text = "".join(
+        f"0: [rank3]: {line}\n"
+        for line in ("Traceback (most recent call last):", '  File "x.py", line 3, in f', "KeyError: 7")
+    )
+    report = triage_text(start() + run(range(9)) + text + failed_rank(0, 1))
+    primary = report.diagnosis.primary
+    assert primary is not None
+    assert (primary.cls, primary.rank) == ("python-exception", 3)
+    assert "rank 3" in report.diagnosis.narrative
+    assert "rank 0" not in " ".join(report.diagnosis.next_steps)
+    assert "rank 3 │ [rank3]" in to_terminal(report, width=100, color=False)

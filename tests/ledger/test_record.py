@@ -63,7 +63,7 @@ def test_the_record_of_a_report() -> None:
     assert made.key == f"alpha/7877/s{int(T0)}"
     assert made.revision == int(T0 * 1000) + 250
     assert (made.cls, made.rule, made.domain, made.confidence) == ("gpu-hw-fault", "gpu-ecc", "node", "high")
-    assert (made.nodes, made.node_evidence) == ("chi[2801,2803]", (("chi2803", "fault"),))
+    assert (made.nodes, made.node_evidence) == ("chi[2801,2803]", (("chi2803", "reported"),))
     assert (made.model, made.image, dict(made.versions)) == ("llama2-70b", "img", {"JAX_VERSION": "0.8"})
     assert (made.throughput, made.throughput_unit) == (3280.0, "tokens/s/device")
     assert made.report_path == "/out/7877-x/triage.json"
@@ -105,7 +105,7 @@ STOPPED = ExitRecord(3, "chi2803", 143, 15, True, "node_exit", "", 1)
 @pytest.mark.parametrize(
     ("primary", "job", "exits", "suspects", "expected"),
     [
-        (PRIMARY, Job(), (), (SUSPECTED,), (("chi2803", "fault"),)),
+        (PRIMARY, Job(), (), (SUSPECTED,), (("chi2803", "reported"),)),
         (PRIMARY, Job(), (), (), ()),
         (PRIMARY, Job(), (), (replace(SUSPECTED, exclude=False),), ()),
         (PRIMARY, Job(), (), (replace(SUSPECTED, node="chi2801"),), ()),

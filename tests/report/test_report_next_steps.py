@@ -20,7 +20,14 @@ from slurm_triage.rules.load import load_rules
 from .hostile_reports import HOSTILE, with_hostile_text
 from .sample_reports import SAMPLES, failed
 
-CLASSES = load_rules().classes
+RULES = load_rules()
+CLASSES = RULES.classes
+#: What a rule says in place of its class.
+OWN = [
+    replace(next(c for c in CLASSES if c.id == rule.cls), id=rule.id, next_steps=rule.next_steps)
+    for rule in RULES.rules
+    if rule.next_steps
+]
 
 
 def cls(*steps: str) -> FailureClass:
@@ -48,8 +55,8 @@ def render(*steps: str, strict: bool = True, **changes: Any) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@pytest.mark.parametrize("failure", CLASSES, ids=[c.id for c in CLASSES])
-def test_steps_of_every_class_can_be_filled_in(failure: FailureClass, name: str) -> None:
+@pytest.mark.parametrize("failure", [*CLASSES, *OWN], ids=lambda c: c.id)
+def test_steps_of_every_class_and_rule_can_be_filled_in(failure: FailureClass, name: str) -> None:
     steps = render_next_steps(failure, context(SAMPLES[name]()), strict=True)
     for step in steps:
         assert step == step.strip()
@@ -65,7 +72,7 @@ def test_values_never_open_or_close_code(text: str) -> None:
     values = context(
         with_hostile_text(text), config={"steps": text}, env={"X": text}, capture={"image": text, "node": text}
     )
-    for failure in CLASSES:
+    for failure in (*CLASSES, *OWN):
         for step in render_next_steps(failure, values):
             assert step.count("`") % 2 == 0
             assert "\x1b" not in step

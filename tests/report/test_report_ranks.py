@@ -44,3 +44,16 @@ def test_what_does_not_fit_is_counted() -> None:
 
 def test_one_story_needs_no_table() -> None:
     assert rank_table({"ranks": [view([0, 1, 2])]}) is None
+
+
+def test_ranks_with_the_same_error_are_told_of_together() -> None:
+    """They differ in their last step, which the table shows and the sentence does not."""
+    error = "heartbeat-timeout: the heartbeat of task 3 timed out"
+    told = summary(view([1], first_error=error, last_step=40), view([0, 2], first_error=error), view([3]))
+    assert told.startswith(f"Ranks 0-2 (node[000-002]) say {error}; rank 3 (node003) reported nothing wrong")
+
+
+def test_log_text_that_looks_like_a_placeholder_keeps_its_column() -> None:
+    table = rank_table({"ranks": [view([0], first_error="none", last_words="unknown"), view([1])]})
+    assert table is not None
+    assert {"First error", "Last words"} <= set(table.columns)

@@ -250,3 +250,27 @@ def test_time_is_linear_in_the_text(piece: str) -> None:
     small, large = min(seconds(count) for _ in range(2)), seconds(4 * count)
     # Four times the text may take about four times as long; a quadratic expression would take sixteen times.
     assert large < 8 * small + 0.2, re.escape(piece)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mysql -u root -phunter2secret db",
+        "mysqldump --host db -phunter2secret",
+        "the password is hunter2secret",
+        "passwd hunter2secret",
+        "PGPASSWORD hunter2secret",
+        "curl -sS -u joe:hunter2secret https://host/x",
+        "SAS sig=hunter2secret%2F",
+    ],
+)
+def test_passwords_of_clients_and_in_sentences(text: str) -> None:
+    assert "hunter2" not in redact_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["password is incorrect", "password for alice: denied", "mysql -P 3306 -p dbname", "http status 500: port 80 -u x"],
+)
+def test_what_only_speaks_of_passwords_stays(text: str) -> None:
+    assert redact_text(text) == text

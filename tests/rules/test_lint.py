@@ -79,7 +79,7 @@ def test_placeholders_that_extract_produces(only_packs) -> None:
 def test_a_title_must_not_have_holes(only_packs) -> None:
     text = rule_text(extra="extract = ['on (?P<path>\\S+)']")
     only_packs(base=text.replace("A title", "Lost {path}"))
-    assert "title has a '?'" in messages()[0]
+    assert "title has an 'unknown'" in messages()[0]
 
 
 def test_a_rule_says_where_its_text_comes_from(only_packs) -> None:

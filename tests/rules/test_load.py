@@ -197,3 +197,10 @@ def test_an_unreadable_directory_is_an_error_not_an_empty_one(only_packs, tmp_pa
     (tmp_path / "rules.d/dir.toml").mkdir()
     with pytest.raises(RuleError, match=r"cannot read rules in .*dir\.toml: Is a directory"):
         load_rules(site_dirs=[tmp_path / "rules.d"])
+
+
+@pytest.mark.parametrize("key", ["verify", "unless", "extract"])
+def test_an_expression_that_python_cannot_read_is_refused_when_loaded(tmp_path: Path, key: str) -> None:
+    (tmp_path / "mine.toml").write_text(rule_text("mine", extra=f"{key} = ['(']"))
+    with pytest.raises(RuleError, match=rf"mine.toml:\d+: mine: {key} '\(': not a valid Python expression"):
+        load_rules(site_dirs=[tmp_path])

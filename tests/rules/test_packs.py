@@ -8,8 +8,11 @@ import time
 import pytest
 
 from slurm_triage.model.rule import RuleSet
+from slurm_triage.model.template import fill
+from slurm_triage.report.redact import redact_text
 from slurm_triage.rules.lint import dialect_problems, lint, sample_problems
 from slurm_triage.rules.load import PACKS_DIR, load_rules
+from slurm_triage.rules.match_text import explain_text
 from slurm_triage.rules.matcher import Matcher
 from slurm_triage.rules.select import expression
 
@@ -90,3 +93,29 @@ def cost_ns(compiled: re.Pattern[str], body: str) -> int:
         return time.process_time_ns() - start
 
     return max(20_000, min(once() for _ in range(3)))
+
+
+FAILURES = [rule for rule in RULES.rules if rule.cls not in {"fact", "harmless"}]
+CLASSES = {cls.id: cls for cls in RULES.classes}
+
+
+def test_a_rule_that_contradicts_its_class_has_steps_of_its_own() -> None:
+    """The steps of a class fit its own advice on running again: "fix it first" and "just run it again" need others."""
+    silent = [r.id for r in FAILURES if r.role == "root" and r.retry != CLASSES[r.cls].retry and not r.next_steps]
+    assert silent == []
+
+
+def test_no_advice_about_nccl_for_other_libraries() -> None:
+    other = re.compile(r"\b(ucx|verbs|mpi|horovod|gloo|rdma-connect|completion-queue)\b")
+    rules = [r for r in FAILURES if other.search(r.id) and r.cls in {"nccl-timeout", "hang"}]
+    assert {"ucx-transport-error", "mpi-network-error", "horovod-stalled"} <= {r.id for r in rules}
+    assert [r.id for r in rules if not r.next_steps or "NCCL_DEBUG" in " ".join(r.next_steps)] == []
+
+
+@pytest.mark.parametrize("rule", FAILURES, ids=lambda r: r.id)
+def test_titles_are_neither_holed_nor_redacted(rule, matcher: Matcher) -> None:
+    """A title is our own sentence: it looks like no secret, and a capture that is missing leaves no "?" behind."""
+    assert "?" not in fill(rule.title, {})
+    shown = (m for s in rule.samples_match for m in explain_text(s.encode(), RULES, matcher) if m.rule.id == rule.id)
+    for title in (fill(rule.title, {}), *(fill(rule.title, m.captures) for m in shown)):
+        assert redact_text(title) == title

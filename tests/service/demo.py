@@ -1,4 +1,4 @@
-"""``install.sh --demo``: a Slurm cluster on this machine, slurm-triage installed on it, six jobs, six reports.
+"""``install.sh --demo``: a Slurm cluster on this machine, slurm-triage installed on it, six jobs and what is said of them.
 
 Nothing of the machine's own Slurm is touched: the cluster has its own directory, ports and users, and goes at the end.
 """
@@ -77,7 +77,8 @@ def _play(site: Site, keep: bool) -> int:
     # As a site that has no hooks of the controller yet.
     cluster.reconfigure("EpilogSlurmctld=", "JobCompType=", "JobCompLoc=")
     say(f"Slurm {cluster.version} runs; installing slurm-triage on it: install.sh --edit-slurm-conf")
-    print(textwrap.indent(site.install("--edit-slurm-conf").stdout, "    "))
+    told = site.install("--edit-slurm-conf").stdout.splitlines(keepends=True)
+    print(textwrap.indent("".join(line for line in told if not line.startswith(("directory ", "file "))), "    "))
     say("restarting slurmctld and reconfiguring, as it says, and starting the worker")
     cluster.ctld_restart()
     cluster.scontrol("reconfigure")
@@ -103,14 +104,13 @@ def _play(site: Site, keep: bool) -> int:
         wrong += not ok
         verdict = ": ".join(dict.fromkeys(str(record[key]) for key in ("status", "class") if record.get(key)))
         print(f"    job {job_id}: {verdict}{'' if ok else '   (WRONG)'}")
-        print(
-            f"        {record.get('report_path') or 'no report on disk: there is no directory that can have this name'}"
-        )
-    print(flush=True)
-    say(f"the report of job {ids['exception']}, as its user sees it: slurm-triage {ids['exception']}")
+        if not record.get("report_path"):
+            print("        no report on disk: there is no directory that can have this name")
+        print(textwrap.indent(_beginning(site.command("show", job_id, user=user).stdout), " " * 8), flush=True)
+    say(f"the whole report of job {ids['exception']}, as its user sees it: slurm-triage {ids['exception']}")
     print(textwrap.indent(site.command("show", ids["exception"], user=user).stdout, "    "))
     say("what sacct shows, because the worker has written AdminComment for the jobs that failed")
-    print(textwrap.indent(cluster.sacct("-X", "-o", "jobid%-6,state%-12,exitcode%-8,admincomment%-150"), "    "))
+    print(textwrap.indent(cluster.sacct("-X", "-o", "jobid%-6,state%-12,exitcode%-8,admincomment%-200"), "    "))
     drained = cluster.drained()
     say(f"nodes that Slurm has drained meanwhile: {drained or 'none'}")
     if keep:
@@ -119,7 +119,15 @@ def _play(site: Site, keep: bool) -> int:
         print("    to take it away, run the demo again without --keep")
     else:
         say("taking the cluster down again; its directory and its user go with it")
-    return 1 if wrong or drained else 0
+    if wrong or drained:
+        say(f"THE DEMO FAILED: {wrong} of {len(ids)} verdicts are wrong, {len(drained)} nodes are drained")
+        return 1
+    return 0
+
+
+def _beginning(report: str) -> str:
+    """What a report says before its tables: what happened, and what it means."""
+    return "\n\n".join(report.split("\n\n")[:3]).rstrip() + "\n"
 
 
 def say(text: str) -> None:

@@ -67,7 +67,8 @@ echo "System Information: Jax Version: 0.8.2"
 echo "====== BARRIER: Synchronizing hosts before training loop ======"
 echo "====== BARRIER PASSED: Starting training loop ======"
 step() {{
-    echo "completed step: $1, seconds: 3.00$rank, TFLOP/s/device: 465.703, MFU: 18.63%, Tokens/s/device: 1090.005$rank," \
+    sleep 0.1
+    echo "completed step: $1, seconds: 0.10$rank, TFLOP/s/device: 465.703, MFU: 18.63%, Tokens/s/device: 1090.005$rank," \
         "total_weights: 262144, loss: 10.$((90 - $1))0"
 }}
 {body}
@@ -90,6 +91,8 @@ _BODIES = {
     "success": "for s in $(seq 0 14); do step $s; done; leave 0",
     "exception": r"""for s in $(seq 0 6); do step $s; done
 [ "$rank" = 1 ] || { sleep 60 & wait $!; leave 0; }
+# The steps come through a pipe of their own: no step may be printed after the error.
+sleep 0.3
 cat >&2 <<'TRACE'
 Traceback (most recent call last):
   File "/workspace/maxtext/MaxText/train.py", line 511, in train_loop

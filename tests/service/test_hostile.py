@@ -277,6 +277,8 @@ def test_terminal_escapes_and_markup_in_names_and_logs(
     comments = [word for word in said.read_text().split("\0") if word.startswith("AdminComment=")]
     assert len(comments) == 1
     assert "\n" not in comments[0]
+    assert " - fix first: " in comments[0], "what to do is not cut off"
+    assert "804" not in comments[0]
     assert not pwned.exists()
     assert "\n" not in (site.records("804")[0].name or "")
 

@@ -11,7 +11,8 @@ from slurm_triage.errors import NotFoundError
 from slurm_triage.model.job import Job
 from slurm_triage.pipeline import Engine
 from slurm_triage.service.follow import Follower
-from slurm_triage.service.watch import look
+from slurm_triage.service.watch import ENDED, look
+from tests.progress.builders import CORPUS
 
 HEADER = "JOB_ID=7\nNNODES=2\nMODEL_NAME=llama2-70b\n== Training BEGIN (no timeout) ==\n0: Config param steps: 1000\n"
 RUNNING = Job(job_id="7", state="RUNNING", source="sacct", start=1.0)
@@ -117,7 +118,7 @@ def test_ended_job_does_not_hang(log: Path, engine: Engine) -> None:
         "  Wall:   4s\n  Status: SUCCESS (exit 0)\n" + "=" * 65 + "\n",
     )
     follower.poll(1.0)
-    assert look(follower, RUNNING, engine.ruleset.fact_kinds, 90_000.0).status == "running"
+    assert look(follower, RUNNING, engine.ruleset.fact_kinds, 90_000.0).status == ENDED
 
 
 def test_link_is_not_followed(log: Path, tmp_path: Path, engine: Engine) -> None:
@@ -137,3 +138,20 @@ def test_command_notifies_once(log: Path, tmp_path: Path, capsys: pytest.Capture
     assert "7 running: step 2/999" in capsys.readouterr().out
     assert not note.exists()
     assert main([*common, "--notify", str(script), "--limit", "0.000001", "--exit-code"]) in (0, 1)
+
+
+@pytest.mark.parametrize("case", ["slurm-2N-success", "slurm-exit7-rank0", "slurm-node-down"])
+def test_a_log_that_has_ended_is_not_said_to_run(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--log", str(CORPUS / "launcher" / case / "log.txt")]) == 0
+    said = capsys.readouterr().out
+    assert "has ended" in said
+    assert "running" not in said
+
+
+def test_a_log_seen_once_is_not_said_to_grow(log: Path, engine: Engine) -> None:
+    """It has a size only; that it grows shows at the second look."""
+    follower = Follower(str(log), engine)
+    follower.poll(5000.0)
+    seen = look(follower, RUNNING, engine.ruleset.fact_kinds, 5030.0, 1.0)
+    assert seen.status == "hanging"
+    assert not any("grow" in line for line in seen.evidence)
