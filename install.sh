@@ -281,4 +281,4 @@ case $action in
     install) do_install ;;
     uninstall) do_uninstall ;;
     demo) do_demo ;;
-esac
+esac; exit # nothing more is read, so this file may be replaced meanwhile

@@ -73,8 +73,8 @@ make_dir() {
     parent=${1%/*}
     [ -d "$parent" ] || [ -z "$parent" ] || make_dir_quietly "$parent"
     note made "$1"
-    mkdir "$1"
     made "dir $1"
+    mkdir "$1"
     chmod "$2" "$1"
     [ -z "${3-}" ] || chown "$3" "$1"
 }

@@ -30,13 +30,15 @@ from slurm_triage.model.facts import AttemptFacts, Match, StepSeries
 _ABORT = "SIGABRT"
 _KILLED = "SIGKILL"
 #: Signals that no message from a peer brings about: a survivor exits or aborts, it does not crash.
-_CRASHES = ("SIGSEGV", "SIGKILL", "SIGBUS", "SIGILL", "SIGFPE")
+_CRASHES = re.compile("SIG(?:SEGV|KILL|BUS|ILL|FPE)|crashed \\((?!terminate|abort)", re.IGNORECASE)
 #: ``Finding.why`` of verdicts that rest on what is missing from the log.
 ONLY_CONSEQUENCES = "only its consequences are in the log"
 UNANSWERED = "a warning that was never taken back, and nothing came after it"
 EARLIEST = "the earliest event that nothing else explains"
 #: ``Finding.rule`` of a silent stall, which no line shows.
 STALL_RULE = "stall"
+#: ... and of a collective that ran into its time limit.
+_WATCHDOG = "torch-watchdog-timeout"
 #: The step line of step N is printed when N+1 is on its way, and some loops print two late.
 PRINT_LAG_STEPS = 2
 #: Steps are printed through a buffered stdout, a traceback is not: what a pipe's 8 KiB hold (io.DEFAULT_BUFFER_SIZE)
@@ -91,12 +93,14 @@ def assign_roles(findings: Sequence[Finding], attempt: AttemptFacts, teardown_se
 
 
 def _killed_late(finding: Finding, found: Sequence[Finding]) -> Finding:
-    """A rank that SIGKILL ended after others had run into a time-out was stuck: from a dead peer they would have had a
-    closed connection."""
+    """A rank that SIGKILL ended, or of which Ray says that it is gone, after others had run into a time-out was stuck:
+    from a dead peer they would have had a closed connection."""
     match = finding.match
-    if finding.role != "root" or match is None or not (finding.guess or _KILLED in finding.title):
+    gone = finding.cls == "actor-fail"
+    if finding.role != "root" or match is None or not (finding.guess or gone or _KILLED in finding.title):
         return finding
-    waited = (f.match for f in found if f.cls == "nccl-timeout" and f.role == "root" and f.rank != finding.rank)
+    timed_out = (f for f in found if f.cls == "nccl-timeout" and f.role == "root" and f.rank != finding.rank)
+    waited = (f.match for f in timed_out if not gone or f.rule == _WATCHDOG)
     if any(w is not None and w.seq < match.seq and w.first.file == match.first.file for w in waited):
         return with_role(finding, "consequence", "other ranks had timed out before it was killed")
     return finding
@@ -230,7 +234,7 @@ def _explained(
             places = (death.match.first, death.match.last) if death.match is not None else ()
             if any((final_exception(match.block) or "?") in place.text for place in places):
                 return "the exception only reports that a worker died"
-        crashed = any(name in finding.title for name in _CRASHES)
+        crashed = _CRASHES.search(finding.title) is not None
         if first_messenger is not None and match.seq >= first_messenger and not crashed:
             return "this rank had already been told that another one failed"
     if symptom is not None and symptom is not finding:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from slurm_triage.diagnosis.cause import ONLY_CONSEQUENCES, UNANSWERED, Cause
 from slurm_triage.diagnosis.classes import GENERIC, OUTCOMES, STOPS, SYMPTOMS, WITNESSES
 from slurm_triage.diagnosis.conditions import last_progress
+from slurm_triage.diagnosis.traceback import final_exception
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts, Match
 from slurm_triage.model.rule import Rule, RuleSet
@@ -44,7 +45,7 @@ def suggested(
         return None
     rules = sorted((r for r in ruleset.rules if r.last_resort and (weak or r.strong)), key=lambda r: -r.priority)
     if cause is not None and cause.match is not None and (cause.cls == "python-exception" or vague):
-        said = cause.match.first.text if vague else cause.title
+        said = _said(cause, cause.match)
         named = next((r for r in rules if r.strong and r.cls != cause.cls and is_last_resort(r, said)), None)
         if named is not None:
             return replace(cause, cls=named.cls, rule=named.id, why=SUGGESTED, guess=True)
@@ -97,6 +98,11 @@ def _by_line(
             guess=True,
         )
     return None
+
+
+def _said(cause: Finding, match: Match) -> str:
+    """The whole message, of which a title shows the beginning."""
+    return final_exception(match.block) or (cause.title if match.block else match.body or match.first.text)
 
 
 def _says_nothing(cause: Finding) -> bool:

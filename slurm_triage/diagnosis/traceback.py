@@ -9,8 +9,11 @@ from collections.abc import Sequence
 #: programs that report something of their own (``srun: ...``) have neither.
 _EXCEPTION = re.compile(r"^(?:(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|_*[A-Z]\w*)(?::(?: .*)?)?$")
 DURING = "During handling of the above exception"
-_CHAIN = (DURING, "The above exception was the direct cause")
+#: Before the traceback of another process or worker which the last exception only passes on: of multiprocessing's
+#: children (torch.multiprocessing.spawn), of a DataLoader's workers.
+_CHAIN = (DURING, "The above exception was the direct cause", "-- Process ")
 _HEADER = "Traceback (most recent call last):"
+_ORIGINAL = f"Original {_HEADER}"
 #: Other threads of the process write between the frames; more lines than this in a row are no traceback any more.
 _MAX_FOREIGN_LINES = 8
 
@@ -42,7 +45,7 @@ def _walk(block: Sequence[str]) -> tuple[int, str | None]:
             if line.startswith(_CHAIN):
                 chained = True
                 continue
-            if line.startswith(_HEADER) and chained:
+            if (line.startswith(_HEADER) and chained) or line.startswith(_ORIGINAL):
                 inside, chained = True, False
                 continue
             if not line.strip():
