@@ -66,10 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        print(
-            f"slurm-triage: internal error ({type(error).__name__}: {TriageError(error)}); run again with --debug and report it",
-            file=sys.stderr,
-        )
+        what = f"{type(error).__name__}: {TriageError(error)}"
+        print(f"slurm-triage: internal error ({what}); run again with --debug and report it", file=sys.stderr)
         return 70
 
 

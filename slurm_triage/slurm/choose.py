@@ -57,14 +57,14 @@ def choose(wish: str = "auto", *, pyslurm_python: Sequence[str] = ()) -> Choice:
 
 
 def choose_askable(wish: str = "auto", *, pyslurm_python: Sequence[str] = ()) -> Accounting:
-    """A source that can be asked for any job; a hook's words are there for the worker only.
+    """A source that can be asked for any job; a hook's words, unless nothing else is wished, are for the worker only.
 
     Raises AccountingError, which says why neither pyslurm nor sacct works, and what ``choose`` raises."""
     choice = choose(wish, pyslurm_python=pyslurm_python)
-    if choice.accounting.name != "hook":
+    if choice.accounting.name != "hook" or wish == "hook":
         return choice.accounting
     choice.accounting.close()
-    raise AccountingError("; ".join(choice.why[:-1]) or "accounting = hook leaves nobody to ask about a job")
+    raise AccountingError("; ".join(choice.why[:-1]))
 
 
 def _pyslurm(python: Sequence[str], controller: Controller | None) -> tuple[Accounting, str]:

@@ -119,7 +119,8 @@ def test_json_lines() -> None:
 
 def test_csv_is_read_back_and_runs_no_formula() -> None:
     rows = list(csv.DictReader(io.StringIO(written(ROWS, "csv").decode(), newline="")))
-    assert [row["name"] for row in rows] == [(ROWS[0].name or "").replace("\n", "?"), ROWS[1].name, '\'=HYPERLINK("http://x")']
+    name = (ROWS[0].name or "").replace("\n", "?")
+    assert [row["name"] for row in rows] == [name, ROWS[1].name, '\'=HYPERLINK("http://x")']
     assert rows[0]["culprits"] == "n3,n4"
     assert rows[1]["class"] == ""
     assert float(rows[0]["gpu_hours"]) == 32.0
