@@ -74,9 +74,13 @@ make_dir() {
     [ -d "$parent" ] || [ -z "$parent" ] || make_dir_quietly "$parent"
     note made "$1"
     made "dir $1"
-    mkdir "$1"
-    chmod "$2" "$1"
-    [ -z "${3-}" ] || chown "$3" "$1"
+    # With mode and owner from the first moment: whoever goes on after a kill leaves them alone.
+    fresh=${1%/*}/.${1##*/}.$$
+    note made "$fresh"
+    mkdir "$fresh"
+    chmod "$2" "$fresh"
+    [ -z "${3-}" ] || chown "$3" "$fresh"
+    mv "$fresh" "$1"
 }
 
 make_dir_quietly() (

@@ -38,7 +38,7 @@ EARLIEST = "the earliest event that nothing else explains"
 #: ``Finding.rule`` of a silent stall, which no line shows.
 STALL_RULE = "stall"
 #: ... and of a collective that ran into its time limit.
-_WATCHDOG = "torch-watchdog-timeout"
+_WATCHDOG = frozenset({"torch-watchdog-timeout", "torch-watchdog-barrier"})
 #: The step line of step N is printed when N+1 is on its way, and some loops print two late.
 PRINT_LAG_STEPS = 2
 #: Steps are printed through a buffered stdout, a traceback is not: what a pipe's 8 KiB hold (io.DEFAULT_BUFFER_SIZE)
@@ -100,7 +100,7 @@ def _killed_late(finding: Finding, found: Sequence[Finding]) -> Finding:
     if finding.role != "root" or match is None or not (finding.guess or gone or _KILLED in finding.title):
         return finding
     timed_out = (f for f in found if f.cls == "nccl-timeout" and f.role == "root" and f.rank != finding.rank)
-    waited = (f.match for f in timed_out if not gone or f.rule == _WATCHDOG)
+    waited = (f.match for f in timed_out if not gone or f.rule in _WATCHDOG)
     if any(w is not None and w.seq < match.seq and w.first.file == match.first.file for w in waited):
         return with_role(finding, "consequence", "other ranks had timed out before it was killed")
     return finding

@@ -148,8 +148,10 @@ def _cause(
     if stall is not None and not end.claims_success:
         extra.append(_hang(stall, evidence.progress))
     found = tuple(_overruled(f, end) for f in found)
+    failed = end.claims_success is False or any(e.code and not e.victim for e in evidence.attempt.exits)
     if not _only_step_cancelled(evidence.attempt):
-        stops = _stop_findings(end, asked_to_stop, _step_stopped(evidence, found))
+        told = last_resort.suggested(None, found, evidence.attempt, evidence.ruleset, teardown_seq, failed=failed)
+        stops = _stop_findings(end, asked_to_stop, told is None and _step_stopped(evidence, found))
         extra.extend(s for s in stops if not any(f.cls == s.cls and f.role == "root" for f in found))
     prompt = {rule.id for rule in evidence.ruleset.rules if rule.prompt}
     before = stall is not None and announced(found, stall, evidence.progress, prompt)
@@ -158,7 +160,6 @@ def _cause(
         # XLA warns after 20 seconds of waiting; a job that runs may still get its answer.
         result = Cause(None, (*found, *extra))
     if not _went_well(evidence, end):
-        failed = end.claims_success is False or any(e.code and not e.victim for e in evidence.attempt.exits)
         suggested = last_resort.suggested(
             result.primary, result.findings, evidence.attempt, evidence.ruleset, teardown_seq, failed=failed
         )

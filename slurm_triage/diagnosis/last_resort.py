@@ -64,7 +64,9 @@ def suggested(
         return found
     for finding in findings:
         match = finding.match
-        if finding.role == "contributor" and not finding.why and match and counts(None, match.seq, match.first.file):
+        if match is None or finding.role != "contributor" or finding.why:
+            continue
+        if counts(None, match.last_seq, match.last.file):
             return replace(finding, role="root", why=SUGGESTED)
     return None
 

@@ -72,7 +72,8 @@ class Making:
         for entry in [entry for entry in self._again if entry[0] <= now]:
             self._again.remove(entry)
             self.put(entry[1])
-        tasks = self.queue.take(now, pool.MAX_BATCH, self.pool.size, lambda uid, task: self._may(uid, task, now))
+        may = lambda uid, task: self._may(uid, task, now)  # noqa: E731
+        tasks = self.queue.take(now, pool.MIN_BATCH, pool.MAX_BATCH, self.pool.size, may)
         fresh = next((number for number, task in enumerate(tasks) if task.failures), len(tasks))
         for task in reversed(tasks[fresh or 1 :]):
             self.queue.give_back(task.job.uid, task)

@@ -22,8 +22,8 @@ from slurm_triage.service import outcome, privilege
 from slurm_triage.service.forked import fork
 from slurm_triage.service.task import Task
 
-#: Jobs of one child. The first costs three times as much as one that follows (tests/bench/worker.py).
-MAX_BATCH = 64
+#: Jobs of one child, if so many wait. The first costs three times as much as one that follows (tests/bench/worker.py).
+MIN_BATCH, MAX_BATCH = 8, 64
 #: A child begins with no other job when it is this old, so a long log keeps few others waiting, and not for long.
 BATCH_S = 1.0
 #: A child that has one job in hand for longer may have it until the wall limit.

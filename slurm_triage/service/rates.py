@@ -50,15 +50,17 @@ class FairQueue(Generic[Item]):
             self._buckets[user].tokens += 1.0
 
     def take(
-        self, now: float, most: int = 1, among: int = 1, may: Callable[[Hashable, Item], bool] | None = None
-    ) -> list[Item]:
-        """Up to ``most`` next items of the next user who may have some now, but no more than one of ``among`` equal
-        parts of what he has here; none if there is nobody. ``may``: is asked about the user and his first item."""
+        self, now: float, least: int = 1, most: int = 1, among: int = 1,
+        may: Callable[[Hashable, Item], bool] | None = None,
+    ) -> list[Item]:  # fmt: skip
+        """Next items of the next user who may have some now: ``least`` to ``most``, in between as many as there are if
+        what waits is shared ``among`` so many. None if there is nobody. ``may``: is asked about user and first item."""
         for user in sorted(self._queues, key=lambda user: self._bucket(user, now).used_s):
             queue, tokens = self._queues[user], self._bucket(user, now).tokens
             if tokens < 1.0 or (may is not None and not may(user, queue[0])):
                 continue
-            count = min(most, int(tokens), -(-len(queue) // among))
+            part = -(-len(queue) * len(self._queues) // among)
+            count = min(most, int(tokens), len(queue), max(least, part))
             self._buckets[user].tokens -= count
             taken = [queue.popleft() for _ in range(count)]
             if queue:

@@ -9,8 +9,8 @@ when this runs as root. Three ways take turns, so that all meet the same machine
 * one child per job: the worker, with batches of one.
 * worker: as it is.
 
-Everything runs on one core; its worth is jobs per CPU second of worker and children together. Ends with 1 if the worker
-makes less than 100 reports per second of it.
+Everything runs on one core, with one child at a time; its worth is jobs per CPU second of worker and children together.
+Ends with 1 if the worker makes less than 100 reports per second of it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MIN_PER_CORE = 100.0
 JSON_BYTES, MARKDOWN_BYTES = 14_000, 4_000
 RECORDS = sorted((HERE.parent / "corpus/launcher").glob("slurm*/accounting.json"))
 CASES = [(path.with_name("log.txt"), job) for path in RECORDS if (job := load_record(str(path))).is_terminal]
-MAX_BATCH = pool.MAX_BATCH
+BATCH = pool.MIN_BATCH, pool.MAX_BATCH
 USERS = ("nobody", "daemon", "bin", "games")
 
 
@@ -126,13 +126,13 @@ def one_run(base: Path, engine: Engine, count: int, way: str) -> Spent:
     directory.chmod(0o755)
     settings = Settings(
         cluster="bench", spool=directory / "spool", ledger=directory / "ledger", state=directory / "state",
-        settle_s=0.0, reconcile_s=0.0, admin_comment="off", trusted_users=("root",), reports_per_minute=10**6,
+        children=1, settle_s=0.0, reconcile_s=0.0, admin_comment="off", trusted_users=("root",), reports_per_minute=10**6,
     )  # fmt: skip
     site = FakeSite(directory, settings, engine, owners()[0])
     fill(site, count)
     if way == "floor":
         return measured(count, lambda: floor(directory, count))
-    pool.MAX_BATCH = 1 if way == "one child per job" else MAX_BATCH
+    pool.MIN_BATCH, pool.MAX_BATCH = (1, 1) if way == "one child per job" else BATCH
 
     def work() -> None:
         with build.worker(settings, site.accounting, engine) as worker:

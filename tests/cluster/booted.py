@@ -99,10 +99,13 @@ class Booted:
         if self._process.poll() is None:
             os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        for cgroup in self._cgroups():
-            for path, _, _ in os.walk(cgroup, topdown=False):
-                with contextlib.suppress(OSError):  # its last process is still being torn down: an empty group stays
+        # The kernel may still be tearing down the last processes.
+        until = time.monotonic() + 5.0
+        while (left := [path for path in self._cgroups() if path.exists()]) and time.monotonic() < until:
+            for path, _, _ in (entry for top in left for entry in os.walk(top, topdown=False)):
+                with contextlib.suppress(OSError):
                     Path(path).rmdir()
+            time.sleep(0.05)
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.with_suffix(".log").unlink(missing_ok=True)
 

@@ -25,7 +25,16 @@ def test_sound_packs_have_no_problems(only_packs) -> None:
     assert messages() != []
     only_packs(base=BASE + rule_text("one", "disk-broken") + rule_text("two", pattern="widget fine"))
     assert messages() == []
+    only_packs(base=LAST_RESORT + FRAMES.replace("made-up", "other"))
+    assert messages() == []
 
+
+LAST_RESORT = rule_text(match="a gizmo broke").replace("patterns = ['gizmo exploded']", "last_resort = ['gizmo']")
+FRAMES = (
+    rule_text()
+    .replace("patterns = ['gizmo exploded']", "frames = ['gizmo/']")
+    .replace("['gizmo exploded']", r'["  File \"/e/gizmo/load.py\", line 3, in open\nValueError: x"]')
+)
 
 FAULTS = [
     (rule_text(extra='subsumes = ["nobody"]'), "subsumes names an unknown rule 'nobody'"),
@@ -48,6 +57,12 @@ FAULTS = [
     (rule_text(extra="verify = ['^nope']"), "does not match its matching sample 'gizmo exploded': no verify"),
     (rule_text(match="XGIZMO=gizmo exploded"), "the line repeats a setting, an argument or a command"),
     (rule_text(reject="a gizmo exploded"), "matches its rejecting sample 'a gizmo exploded'"),
+    (
+        LAST_RESORT.replace("reject = ['all is well']", "reject = ['my gizmo broke']"),
+        "its rejecting sample 'my gizmo broke'",
+    ),
+    (LAST_RESORT.replace("match = ['a gizmo broke']", "match = ['it broke']"), "does not match its matching sample"),
+    (FRAMES.replace("/e/gizmo", "/w/widget"), "does not match its matching sample"),
     (rule_text(cls="no-such"), "unknown class 'no-such'"),
     (rule_text(extra="colour = 1"), "unknown key 'colour'"),
 ]

@@ -142,6 +142,9 @@ BROKEN = [
     ("x = [1,", 1, "not valid TOML"),
     ("\n\nfoo = \n", 3, "not valid TOML"),
     (rule_text().replace("title", "titel"), 3, "unknown key 'titel'"),
+    (rule_text().replace("patterns = ['gizmo exploded']", ""), 3, "exactly one of patterns, last_resort, frames"),
+    (rule_text(extra="frames = ['gizmo']"), 3, "exactly one of patterns, last_resort, frames"),
+    (rule_text(extra='strong = "yes"'), 3, "'strong' must be"),
     (rule_text().replace('title = "A title"', ""), 3, "'title' is missing"),
     (rule_text().replace('"made-up"', '"Made Up"'), 3, "'id' must be a kebab-case name"),
     (rule_text(extra='role = "boss"'), 3, "'role' must be root | contributor"),
@@ -199,8 +202,11 @@ def test_an_unreadable_directory_is_an_error_not_an_empty_one(only_packs, tmp_pa
         load_rules(site_dirs=[tmp_path / "rules.d"])
 
 
-@pytest.mark.parametrize("key", ["verify", "unless", "extract"])
+@pytest.mark.parametrize("key", ["verify", "unless", "extract", "last_resort", "frames"])
 def test_an_expression_that_python_cannot_read_is_refused_when_loaded(tmp_path: Path, key: str) -> None:
-    (tmp_path / "mine.toml").write_text(rule_text("mine", extra=f"{key} = ['(']"))
+    text = rule_text("mine", extra=f"{key} = ['(']")
+    if key in {"last_resort", "frames"}:
+        text = text.replace("patterns = ['gizmo exploded']\n", "")
+    (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(RuleError, match=rf"mine.toml:\d+: mine: {key} '\(': not a valid Python expression"):
         load_rules(site_dirs=[tmp_path])
