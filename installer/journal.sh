@@ -27,7 +27,8 @@ begin_manifest() {
 # All is well: what was made stays.
 end_changes() {
     note new "$manifest.$$"
-    sort -u "$manifest" >"$manifest.$$"
+    grep -v "\\.$$\$" "$manifest" >"$manifest.$$"
+    sort -u -o "$manifest.$$" "$manifest.$$"
     mv -f "$manifest.$$" "$manifest"
     sed -n 's/^aside	//p' "$journal" | while read -r tree; do rm -rf "$tree"; done
     : >"$journal"
@@ -37,6 +38,12 @@ note() { printf '%s\t%s\t%s\n' "$1" "$2" "${3-}" >>"$journal"; }
 made() {
     printf '%s\n' "$1" >>"$work/manifest"
     [ "$recording" = no ] || printf '%s\n' "$1" >>"$manifest"
+}
+
+# temporary UNDO KIND PATH: its name ends with our process id, so it is easily told when all is well
+temporary() {
+    note "$1" "$3"
+    made "$2 $3"
 }
 
 undo() {
@@ -76,7 +83,7 @@ make_dir() {
     made "dir $1"
     # With mode and owner from the first moment: whoever goes on after a kill leaves them alone.
     fresh=${1%/*}/.${1##*/}.$$
-    note made "$fresh"
+    temporary made dir "$fresh"
     mkdir "$fresh"
     chmod "$2" "$fresh"
     [ -z "${3-}" ] || chown "$3" "$fresh"
@@ -112,7 +119,7 @@ put() {
         return 0
     fi
     fresh=${1%/*}/.${1##*/}.$$
-    note new "$fresh"
+    temporary new file "$fresh"
     cat >"$fresh"
     [ -s "$fresh" ] || die "$1 would be empty; is $here complete?"
     chmod "$2" "$fresh"
@@ -144,20 +151,22 @@ edit_conf() {
     printf '%s\n' "$2" | sed 's/^/      /'
     [ "$dry" = no ] || return 0
     keep_old "$real"
-    note new "$real.$$"
+    temporary new file "$real.$$"
     if [ -e "$real" ]; then
         backup=$real.before-slurm-triage
+        # Also one that a killed run left behind: by its name it is ours.
+        made "backup $backup"
         if [ ! -e "$backup" ]; then
             note new "$backup"
             cp -a "$real" "$backup"
-            made "backup $backup"
         fi
         cp -a "$real" "$real.$$"
         without_block "$real" >"$real.$$"
     fi
     printf '%s\n%s\n%s\n' "$block_begin" "$2" "$block_end" >>"$real.$$"
-    mv -f "$real.$$" "$real"
+    # Noted first: a run that is killed here leaves lines that the next one takes for its own, and does not note again.
     made "conf $real"
+    mv -f "$real.$$" "$real"
 }
 
 without_block() { sed "\\|^$block_begin|,\\|^$block_end|d" "$1"; }

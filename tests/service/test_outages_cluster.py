@@ -19,6 +19,9 @@ from tests.service.site import QUICK, Site, installed
 ALICE, BOB = USERS
 WAIT_S = 180.0
 
+#: A minute without slurmdbd, restarts, lost nodes: six minutes in all.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def site(host_cluster: Cluster) -> Iterator[Site]:

@@ -32,6 +32,7 @@ def test_a_job_over_its_memory_is_killed(cluster: Cluster, monkeypatch: pytest.M
     print(f"killed under version {cluster.memory_cgroup.version}")
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.xdist_group("own-kernel")
 def test_the_same_under_version_2_which_this_machine_may_not_have() -> None:
