@@ -135,14 +135,25 @@ install_files() {
         say "kept $etc/hook.conf"
         grep -qx "spool=$spool" "$etc/hook.conf" || say "WARNING: $etc/hook.conf does not say spool=$spool; events go elsewhere"
     else
-        printf '# Settings of the slurm-triage hooks.\nspool=%s\n' "$spool" | put "$etc/hook.conf" 0644
+        printf '# Settings of the slurm-triage hooks.\nspool=%s\nguard=%s\n' "$spool" "$(guard)" | put "$etc/hook.conf" 0644
     fi
     if [ -e "$etc/config.toml" ]; then
         say "kept $etc/config.toml"
     else
-        printf '# Settings of slurm-triage; `slurm-triage config show --origin` lists all.\ncluster = "%s"\nspool = "%s"\nledger = "%s"\nstate = "%s"\ntrusted_users = ["root", "%s"]\n' \
+        printf '# Settings of slurm-triage. All of them: slurm-triage config show --origin\ncluster = "%s"\nspool = "%s"\nledger = "%s"\nstate = "%s"\ntrusted_users = ["root", "%s"]\n' \
             "$cluster" "$spool" "$var/ledger" "$var/state" "$slurm_user" | put "$etc/config.toml" 0644
     fi
+}
+
+# Hooks of the controller need nobody to end them where the spool cannot hang: on a disk of this host, and written by
+# Slurm alone (others could leave a pipe in their way).
+guard() {
+    on=${spool%/*}
+    [ ! -d "$spool" ] || on=$spool
+    case $open/$(stat -f -c %T "${on:-/}" 2>/dev/null) in
+        no/btrfs | no/ext2/ext3 | no/f2fs | no/jfs | no/overlayfs | no/ramfs | no/reiserfs | no/tmpfs | no/xfs | no/zfs) echo off ;;
+        *) echo on ;;
+    esac
 }
 
 # The plugin for sbatch --triage. Without compiler or headers only this option is missing.
@@ -159,6 +170,7 @@ install_spank() {
         return 0
     fi
     plan_hook PrologSlurmctld prolog-slurmctld "To have jobs of sbatch --triage=watch watched"
+    plan_epilog_slurmctld
 }
 
 # Slurm calls us from here on.
@@ -242,7 +254,7 @@ try_out() {
 
 report_install() {
     say ''
-    [ "$dry" = no ] && say "installed." || say "dry run: nothing was changed."
+    if [ "$dry" = no ]; then say "installed."; else say "dry run: nothing was changed."; fi
     say "  $accounting_note"
     say "  $worker_note"
     [ -z "$spank_note" ] || say "  $spank_note"

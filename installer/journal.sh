@@ -26,10 +26,11 @@ begin_manifest() {
 
 # All is well: what was made stays.
 end_changes() {
-    note new "$manifest.$$"
-    grep -v "\\.$$\$" "$manifest" >"$manifest.$$"
-    sort -u -o "$manifest.$$" "$manifest.$$"
-    mv -f "$manifest.$$" "$manifest"
+    fresh=${manifest%/*}/.${manifest##*/}.$$
+    temporary new file "$fresh"
+    grep -v "\\.$$\$" "$manifest" >"$fresh"
+    sort -u -o "$fresh" "$fresh"
+    mv -f "$fresh" "$manifest"
     sed -n 's/^aside	//p' "$journal" | while read -r tree; do rm -rf "$tree"; done
     : >"$journal"
 }
@@ -151,22 +152,24 @@ edit_conf() {
     printf '%s\n' "$2" | sed 's/^/      /'
     [ "$dry" = no ] || return 0
     keep_old "$real"
-    temporary new file "$real.$$"
+    fresh=${real%/*}/.${real##*/}.$$
+    temporary new file "$fresh"
     if [ -e "$real" ]; then
         backup=$real.before-slurm-triage
         # Also one that a killed run left behind: by its name it is ours.
         made "backup $backup"
         if [ ! -e "$backup" ]; then
             note new "$backup"
-            cp -a "$real" "$backup"
+            cp -a "$real" "$fresh"
+            mv "$fresh" "$backup"
         fi
-        cp -a "$real" "$real.$$"
-        without_block "$real" >"$real.$$"
+        cp -a "$real" "$fresh"
+        without_block "$real" >"$fresh"
     fi
-    printf '%s\n%s\n%s\n' "$block_begin" "$2" "$block_end" >>"$real.$$"
+    printf '%s\n%s\n%s\n' "$block_begin" "$2" "$block_end" >>"$fresh"
     # Noted first: a run that is killed here leaves lines that the next one takes for its own, and does not note again.
     made "conf $real"
-    mv -f "$real.$$" "$real"
+    mv -f "$fresh" "$real"
 }
 
 without_block() { sed "\\|^$block_begin|,\\|^$block_end|d" "$1"; }

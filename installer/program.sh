@@ -24,7 +24,7 @@ install_venv() {
     make_dir "$prefix" 0755
     if [ -e "$prefix/venv" ]; then
         # pip changes it step by step; a copy is what is gone back to.
-        note aside "$prefix/.venv.$$"
+        temporary aside tree "$prefix/.venv.$$"
         cp -a "$prefix/venv" "$prefix/.venv.$$"
         note moved "$prefix/venv" "$prefix/.venv.$$"
         # An installation that was killed leaves half a one.
@@ -44,7 +44,7 @@ find_python() {
         for base_python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
             "$base_python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && return 0
         done
-        [ "$try" = 1 ] && command -v apt-get >/dev/null || break
+        if [ "$try" = 2 ] || ! command -v apt-get >/dev/null; then break; fi
         say "installing python3 and python3-venv"
         apt-get update -qq
         DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 python3-venv >/dev/null

@@ -85,23 +85,34 @@ plan_hooks() {
       $libexec/epilog || true
   or make it a directory: Epilog=DIR/* with both scripts in it." ;;
     esac
-    # Both, where both are free: only jobcomp sees jobs that never started, only the other runs on every requeue.
-    plan_hook EpilogSlurmctld epilog-slurmctld "To have every run of a requeued job reported at once"
+    # jobcomp is called for every end of every run, and nothing waits for it; a job stays COMPLETING until
+    # EpilogSlurmctld is over.
     jobcomp_type=$(setting JobCompType)
     jobcomp_loc=$(setting JobCompLoc)
     case $jobcomp_type/$jobcomp_loc in
         / | jobcomp/none/* | none/* | "jobcomp/script/$libexec/jobcomp" | "script/$libexec/jobcomp")
             add_line "JobCompType=jobcomp/script" restart
             add_line "JobCompLoc=$libexec/jobcomp" restart ;;
-        */script/* | script/*) todo="$todo
+        */script/* | script/*)
+            plan_epilog_slurmctld
+            todo="$todo
   JobCompLoc is your $jobcomp_loc. To have jobs reported that are cancelled before they start, call from it:
       $libexec/jobcomp || true" ;;
-        *) todo="$todo
+        *)
+            plan_epilog_slurmctld
+            todo="$todo
   JobCompType is $jobcomp_type already. Jobs that are cancelled before they start are found by asking accounting
   every ten minutes (reconcile_s in config.toml)." ;;
     esac
     plugstack=$(setting PlugStackConfig)
     plugstack=${plugstack:-${slurm_conf%/*}/plugstack.conf}
+}
+
+# Also with the plugin: what sbatch --triage= asks for is told to this hook and not to jobcomp.
+plan_epilog_slurmctld() {
+    [ -z "${epilog_slurmctld_planned-}" ] || return 0
+    epilog_slurmctld_planned=yes
+    plan_hook EpilogSlurmctld epilog-slurmctld "To have ends of jobs reported at once"
 }
 
 # plan_hook SETTING FILE PURPOSE: a hook of the controller, if the site has none of its own

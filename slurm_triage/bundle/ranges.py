@@ -49,7 +49,7 @@ class Spot:
 def length_of(log: LogFile) -> int:
     """Bytes of the log after decompression. Raises NotFoundError."""
     with open_source(log.path) as source:
-        if not source.compressed and source.size_bytes is not None:
+        if not source.compressed and not source.unwrapped and source.size_bytes is not None:
             return source.size_bytes
         buffer = memoryview(bytearray(1 << 20))
         total = 0

@@ -100,9 +100,13 @@ def run(args: argparse.Namespace) -> int:
     if args.helpformat:
         print("\n".join(column.name for column, _ in _FIELDS))
         return 0
-    columns = parse_fields(args.format or os.environ.get("SLURM_TRIAGE_FORMAT") or DEFAULT_FORMAT, FIELDS)
+    chosen = args.format or os.environ.get("SLURM_TRIAGE_FORMAT")
+    columns = parse_fields(chosen or DEFAULT_FORMAT, FIELDS)
     counts = ReadCounts()
     found = list(_found(args, counts))
+    if not (chosen or args.parsable2) and len({record.cluster for record in found}) > 1:
+        # Ids of two clusters may be the same; scripts count on the columns that they know.
+        columns = [FIELDS["cluster"], *columns]
     # Of jobs that were picked by owner, node or class nobody can tell what others have in common.
     seen: Sequence[Outbreak] = ()
     if not any((args.jobs, args.user, args.accounts, args.name, args.state, args.nodelist, args.classes)):

@@ -12,7 +12,7 @@ import orjson
 
 from slurm_triage.cli.source import add_ledger, add_style, clock, clusters, roots, style, warn_of_damage
 from slurm_triage.cli.text_table import Column, print_table
-from slurm_triage.errors import NotFoundError
+from slurm_triage.errors import NotFoundError, UsageError
 from slurm_triage.ledger.nodes import ADVICE_S, Census, NodeStats
 from slurm_triage.ledger.query import Filter, select
 from slurm_triage.ledger.read import ReadCounts
@@ -65,12 +65,16 @@ def run(args: argparse.Namespace) -> int:
             raise NotFoundError(
                 f"no job of the ledger ran on {args.node} since {args.starttime}; check the name or use -S"
             )
+    if args.exclude and len(censuses) > 1:
+        # A node of the same name may be sound elsewhere.
+        raise UsageError(f"this ledger is of several clusters: name one with -M ({', '.join(sorted(censuses))})")
     if args.exclude:
         print(fold({row.node for _, row in rows if row.advice is not None}))
     elif args.json:
         _json([_plain(cluster, row) for cluster, row in rows], alone=len(names) == 1)
     elif len(names) == 1:
-        for cluster, row in rows:
+        for number, (cluster, row) in enumerate(rows):
+            print("\n" if number else "", end="")
             _one(args, cluster if len(censuses) > 1 else "", row, now)
     else:
         shown = [(cluster, row) for cluster, row in rows if row.failures or args.all or names]

@@ -15,7 +15,8 @@ from slurm_triage.locate import locate
 from slurm_triage.model.job import NO_JOB
 from slurm_triage.model.report import Report
 from slurm_triage.pipeline import Engine, triage
-from slurm_triage.resubmit.rebuild import command_of
+from slurm_triage.resubmit.rebuild import Command, command_of
+from slurm_triage.resubmit.recorded import FROM_STDIN
 from slurm_triage.slurm.record_file import load_record
 
 
@@ -32,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
     if resubmit.action == "none":
         raise UsageError(f"running this job again makes no sense: {resubmit.why}")
     command = command_of(report)
+    if command is None and report.job.submit_line:
+        raise NotFoundError(f"it was no batch job but: {printable(report.job.submit_line)}; start it again by hand")
     if command is None:
         raise NotFoundError(
             "neither the job's submit_cmd.txt nor its log nor accounting tells how it was submitted; submit it by hand"
@@ -40,11 +43,32 @@ def run(args: argparse.Namespace) -> int:
     sentences = report.history.sentences if report.history is not None else ()
     for remark in dict.fromkeys((*resubmit.changes, *command.notes, *sentences)):
         print(f"# {printable(remark)}")
+    where = _directory(report, command)
+    if where != Path.cwd():
+        print(f"# in {printable(str(where))}, where it was submitted")
     print(command.line())
     if not args.exec:
         return 0
+    if FROM_STDIN in command.notes:
+        raise UsageError(FROM_STDIN)
     sys.stdout.flush()
-    return subprocess.run(list(command.words), env={**os.environ, **dict(command.env)}, check=False).returncode
+    env = {**os.environ, **dict(command.env)}
+    try:
+        return subprocess.run(list(command.words), cwd=where, env=env, check=False).returncode
+    except OSError as error:
+        raise NotFoundError(f"cannot run {command.words[0]} in {where} ({error.strerror}); run it by hand") from error
+
+
+def _directory(report: Report, command: Command) -> Path:
+    """Where the command's relative paths begin: in the job's working directory, or beside the launcher's outputs."""
+    program = command.words[0]
+    places = [report.job.work_dir]
+    inside = report.files.job_dir or report.log_path
+    if "/" in program and inside:
+        places.append(str(Path(inside).absolute().parents[1]))
+    # sbatch itself is found anywhere; its script was in the working directory.
+    needed = program if "/" in program else "."
+    return next((place for place in map(Path, filter(None, places)) if (place / needed).exists()), Path.cwd())
 
 
 def _report(args: argparse.Namespace) -> Report:
@@ -52,7 +76,9 @@ def _report(args: argparse.Namespace) -> Report:
     if args.accounting is None and args.outputs is None and "/" not in args.job and not Path(args.job).exists():
         reports = triage_now(args.job)
         if len(reports) > 1:
-            raise UsageError(f"{args.job} has {len(reports)} parts; name one of them, such as {args.job}_0")
+            failed = next((r for r in reports if r.diagnosis.status != "completed"), reports[0]).job
+            task = f"{failed.array_job_id}_{failed.array_task_id}" if failed.array_task_id else failed.job_id
+            raise UsageError(f"{args.job} has {len(reports)} parts; name one of them, such as {task}")
         return reports[0]
     job = load_record(args.accounting) if args.accounting else NO_JOB
     outputs = Path(args.outputs) if args.outputs else None

@@ -295,7 +295,7 @@ def _past_records(args: argparse.Namespace) -> Iterator[LedgerRecord]:
     from slurm_triage.ledger.query import Filter, select
     from slurm_triage.ledger.when import parse_when
 
-    chosen = argparse.Namespace(ledger=Path(args.ledger) if args.ledger else None)
+    chosen = argparse.Namespace(ledger=Path(args.ledger) if args.ledger else None, clusters="")
     return select(roots(chosen), Filter(since=parse_when(args.since or _SINCE, time.time())))
 
 

@@ -90,7 +90,7 @@ def _documents(job_id: str, args: argparse.Namespace, clusters: Sequence[str]) -
         from slurm_triage.cli.triage_now import triage_now
         from slurm_triage.report.build_document import report_document
 
-        return [report_document(report) for report in triage_now(job_id, args.attempt)]
+        return [report_document(report) for report in triage_now(job_id, args.attempt, clusters)]
     except TriageError as error:
         if documents:
             return documents
@@ -107,8 +107,12 @@ def _records(job_id: str, clusters: Sequence[str], attempt: int | None) -> list[
     if not roots:
         return []
     by_id: dict[tuple[str | None, str], list[LedgerRecord]] = {}
-    for record in by_job(roots, job_id, clusters):
-        by_id.setdefault((record.cluster, record.job_id), []).append(record)
+    try:
+        for record in by_job(roots, job_id, clusters):
+            by_id.setdefault((record.cluster, record.job_id), []).append(record)
+    except LedgerError as error:
+        # The job can be triaged without what was recorded about it.
+        print(f"slurm-triage: {error}", file=sys.stderr)
     chosen = []
     for runs in by_id.values():
         if attempt is None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
 
 from slurm_triage.cli.text_table import Style
-from slurm_triage.errors import NotFoundError
+from slurm_triage.errors import LedgerError, NotFoundError
 from slurm_triage.ledger.place import ledger_root, ledgers_to_read
 from slurm_triage.ledger.read import ReadCounts
+from slurm_triage.ledger.segment import writer_dirs
 
 EXIT_PARTIAL = 5
 
@@ -37,11 +39,20 @@ def style(args: argparse.Namespace) -> Style:
 
 
 def roots(args: argparse.Namespace) -> tuple[Path, ...]:
-    """The ledgers to read. Raises NotFoundError if there is none."""
-    found = ledgers_to_read() if args.ledger is None else (args.ledger,) if args.ledger.is_dir() else ()
+    """The ledgers to read. Raises NotFoundError if there is none, or none of a cluster that is asked for."""
+    # Path.is_dir raises where one may not look.
+    is_dir = os.path.isdir
+    found = ledgers_to_read() if args.ledger is None else (args.ledger,) if is_dir(args.ledger) else ()
     if not found:
         where = args.ledger or ledger_root()
+        if is_dir(where):
+            raise LedgerError(f"you may not read the ledger {where}; ask its owner, or name another with --ledger")
         raise NotFoundError(f"there is no ledger at {where}; name one with --ledger or $SLURM_TRIAGE_LEDGER")
+    wanted = clusters(args)
+    known = {directory.name for root in found for directory in writer_dirs(root)} if wanted else set()
+    for name in wanted:
+        if name not in known:
+            raise NotFoundError(f"the ledger has nothing of the cluster {name}, but of: {', '.join(sorted(known))}")
     return found
 
 

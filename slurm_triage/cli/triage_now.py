@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from slurm_triage.errors import AccountingError, LedgerError, NotFoundError
@@ -19,17 +20,24 @@ from slurm_triage.slurm.choose import choose_askable
 from slurm_triage.slurm.topology import leaf_switches
 
 
-def triage_now(job_id: str, attempt: int | None = None) -> list[Report]:
+def triage_now(job_id: str, attempt: int | None = None, clusters: Sequence[str] = ()) -> list[Report]:
     """Of the job, or of every part of an array or heterogeneous job; ``attempt`` counts from 1, None is the last.
+    ``clusters``: whose job it is, if not (only) our own's.
 
     Raises NotFoundError for an unknown job, AccountingError when nothing is known because nobody can be asked.
     """
     found: list[Job] = []
     unreachable: AccountingError | None = None
     try:
-        found = _ask(job_id, attempt)
+        for cluster in clusters or (None,):
+            found += _ask(job_id, attempt, cluster)
     except AccountingError as error:
+        if clusters:
+            # What lies around here under this id may be another cluster's.
+            raise AccountingError(f"accounting cannot be asked about {', '.join(clusters)} ({error})") from error
         unreachable = error
+    if clusters and not found:
+        raise NotFoundError(f"neither ledger nor accounting knows a job {job_id} of {', '.join(clusters)}")
     engine = Engine.load()
     if not found:
         try:
@@ -55,9 +63,9 @@ def with_ledger(report: Report, engine: Engine) -> Report:
         return report
 
 
-def _ask(job_id: str, attempt: int | None) -> list[Job]:
+def _ask(job_id: str, attempt: int | None, cluster: str | None) -> list[Job]:
     settings = load_settings()
-    accounting = choose_askable(settings.accounting, pyslurm_python=settings.pyslurm_python)
+    accounting = choose_askable(settings.accounting, pyslurm_python=settings.pyslurm_python, cluster=cluster)
     try:
         jobs = select(accounting.jobs([job_id]), job_id)
     finally:

@@ -7,6 +7,7 @@ The order of rules in a table plays no part. Teardown, victims and messengers ne
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -39,6 +40,8 @@ EARLIEST = "the earliest event that nothing else explains"
 STALL_RULE = "stall"
 #: ... and of a collective that ran into its time limit.
 _WATCHDOG = frozenset({"torch-watchdog-timeout", "torch-watchdog-barrier"})
+#: ... and of transfers that a queue pair gave up: a follow-up, yet the network's own word.
+_FLUSHED = "nccl-ib-flushed"
 #: The step line of step N is printed when N+1 is on its way, and some loops print two late.
 PRINT_LAG_STEPS = 2
 #: Steps are printed through a buffered stdout, a traceback is not: what a pipe's 8 KiB hold (io.DEFAULT_BUFFER_SIZE)
@@ -46,6 +49,8 @@ PRINT_LAG_STEPS = 2
 _BUFFERED_STEPS = 50
 #: A driver's uncaught exception ends the job, yet its actors print on until Ray has stopped them: some seconds.
 _ACTOR_LAG_STEPS = 20
+#: Rules for what torchrun says about its own workers.
+_TORCHRUN = "torchrun-"
 _DRIVERS_EXCEPTION = "ray.exceptions."
 #: Lines of a traceback are quoted at most this long when compared with other findings' text.
 _COMPARE_CHARS = 120
@@ -89,13 +94,20 @@ def assign_roles(findings: Sequence[Finding], attempt: AttemptFacts, teardown_se
         own = [i for i, f in enumerate(result) if f.rank == rank]
         for i, finding in zip(own, _within_rank([result[i] for i in own]), strict=True):
             result[i] = finding
-    return tuple(_killed_late(_aborted_for_it(f, result), result) for f in result)
+    named = [e.signal for e in attempt.exits if e.origin == "torchrun"]
+    later = bool(named) and signal.SIGKILL not in named
+    return tuple(_killed_late(_aborted_for_it(f, result), result, named_another=later) for f in result)
 
 
-def _killed_late(finding: Finding, found: Sequence[Finding]) -> Finding:
+def _killed_late(finding: Finding, found: Sequence[Finding], *, named_another: bool) -> Finding:
     """A rank that SIGKILL ended, or of which Ray says that it is gone, after others had run into a time-out was stuck:
-    from a dead peer they would have had a closed connection."""
+    from a dead peer they would have had a closed connection. ``named_another``: torchrun says on every node whose
+    failure it saw first, and SIGKILL was none of them; it is what torchrun itself sends after half a minute, to its
+    workers and to no process of theirs."""
     match = finding.match
+    torchruns = named_another and finding.rule.startswith(_TORCHRUN)
+    if torchruns and finding.guess and finding.cls == "oom-host" and finding.role == "root":
+        return with_role(finding, "consequence", "the launcher saw another worker fail first")
     gone = finding.cls == "actor-fail"
     if finding.role != "root" or match is None or not (finding.guess or gone or _KILLED in finding.title):
         return finding
@@ -298,24 +310,28 @@ def _promoted(findings: Sequence[Finding]) -> Finding | None:
     peer is where to look; the rank that said nothing at all is the suspect."""
     # Losing the coordinator is a failure with a name; losing any other peer only says that somebody is gone.
     lost = _first(
-        f for f in findings if f.role == "consequence" and f.cls in {"coordination-fail", "heartbeat-timeout"}
+        f
+        for f in findings
+        if f.role == "consequence" and (f.cls in {"coordination-fail", "heartbeat-timeout"} or f.rule == _FLUSHED)
     )
-    if lost is not None:
-        return replace(lost, role="root", why=ONLY_CONSEQUENCES)
     first = _first(f for f in findings if f.role == "consequence")
     if first is None:
         return None
+    # Who aborts for a lost peer says so before. Who aborts without a word, and before others speak, was the first.
+    if lost is not None and (first.cls != "signal-kill" or first.rank in {None, lost.rank}):
+        return replace(lost, role="root", why=ONLY_CONSEQUENCES)
     if first.cls in GENERIC:
         # An abort without the message that should stand before it.
         return replace(first, role="root", why=ONLY_CONSEQUENCES)
     if all(f.cls in OUTCOMES for f in findings if f.role == "consequence"):
         return replace(first, role="root")
     telling = {f.rank for f in findings if f.role == "consequence"}
+    who = "another rank" if len(telling) == 1 else f"{len(telling)} other ranks"
     return Finding(
         cls="unknown-death",
         role="root",
         rule=first.rule,
-        title=f"a rank ended without a message; {len(telling)} other rank(s) lost the connection to it",
+        title=f"a rank ended without a message; {who} lost the connection to it",
         step=first.step,
         match=first.match,
         why=ONLY_CONSEQUENCES,

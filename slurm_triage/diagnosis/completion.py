@@ -56,7 +56,8 @@ class End:
 
 def read_end(job: Job, attempt: AttemptFacts, progress: Progress) -> End:
     summary = worst_summary(attempt)
-    waiting = job.state in WAITING_STATES
+    # A run that ended by being requeued is over, whatever becomes of the job.
+    waiting = job.state in WAITING_STATES and not job.is_terminal
     stop, stop_seq = _stop(job, attempt, summary)
     # Without accounting, a projection to the present was asked for: the job is alive unless the log shows an end.
     open_end = job.state is None and summary is None and stop is None and not attempt.exits

@@ -17,7 +17,7 @@ LATER_STEP = "@step"
 #: The rule of lines that show progress without a step number.
 _GOES_ON = "training-goes-on"
 #: The rules of a stop by Ctrl-C and of the traceback in which Python shows it.
-_INTERRUPT, _TRACEBACK = "keyboard-interrupt", "python-traceback"
+_INTERRUPTS, _TRACEBACK = ("keyboard-interrupt", "keyboard-interrupt-in-destructor"), "python-traceback"
 _MAX_TITLE_CHARS = 200
 
 
@@ -109,16 +109,20 @@ def _resolved(
 def _subsumed(match: Match, rules: Mapping[str, Rule], by_rule: Mapping[str, Sequence[Match]]) -> str | None:
     """A harmless line explains one failure behind it ("Exception ignored in" stands before every ignored traceback);
     one more than there are such lines is a failure of its own, and so is one that does not stand in its block."""
-    if match.rule == _TRACEBACK and any(m.rank == match.rank for m in by_rule.get(_INTERRUPT, ())):
+    interrupt = next((i for i in _INTERRUPTS if any(m.rank == match.rank for m in by_rule.get(i, ()))), None)
+    if match.rule == _TRACEBACK and interrupt is not None:
         lines = traceback_lines(match.block)
-        if final_exception(lines) == "KeyboardInterrupt" and not any(line.startswith(DURING) for line in lines):
-            return f"an echo of {_INTERRUPT}"
+        stopped = (final_exception(lines) or "").rstrip(": ") == "KeyboardInterrupt"
+        if stopped and not any(line.startswith(DURING) for line in lines):
+            return f"an echo of {interrupt}"
     for rule_id, matches in by_rule.items():
         owner = rules.get(rule_id)
         if owner is None or match.rule not in owner.subsumes:
             continue
         for other in matches:
             if other.rank != match.rank or (owner.cls == HARMLESS and other.block and match.body not in other.block):
+                continue
+            if _unmet(owner, other, by_rule) is not None:
                 continue
             between = (m for m in by_rule[match.rule] if m.rank == match.rank and other.seq < m.seq <= match.seq)
             if owner.cls != HARMLESS or (other.seq < match.seq and sum(m.count for m in between) <= other.count):
@@ -140,11 +144,13 @@ def _ends_harmlessly(match: Match, excuses: Sequence[Match]) -> str | None:
 def _finding(rule: Rule, match: Match, attempt: AttemptFacts) -> Finding:
     known = {"rank": match.rank, "node": match.node, "step": match.step, "count": match.count}
     values = {name: str(value) for name, value in known.items() if value is not None} | dict(match.captures)
-    title = fill(rule.title, values)[:_MAX_TITLE_CHARS]
+    title = fill(rule.title, values)
     if rule.cls == "python-exception" and any(line.lstrip().startswith('File "') for line in match.block):
         exception = final_exception(match.block)
         if exception is not None:
-            title = exception[:_MAX_TITLE_CHARS]
+            title = exception
+    if len(title) > _MAX_TITLE_CHARS:
+        title = f"{title[: _MAX_TITLE_CHARS - 1]}…"
     return Finding(
         cls=rule.cls,
         role=rule.role,

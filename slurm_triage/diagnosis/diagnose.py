@@ -19,7 +19,17 @@ from slurm_triage.diagnosis import (
     suspects,
     telling,
 )  # fmt: skip
-from slurm_triage.diagnosis.cause import STALL_RULE, UNANSWERED, Cause, assign_roles, choose, is_open_warning
+from slurm_triage.diagnosis.cause import (
+    ONLY_CONSEQUENCES,
+    PRINT_LAG_STEPS,
+    STALL_RULE,
+    UNANSWERED,
+    Cause,
+    assign_roles,
+    choose,
+    is_open_warning,
+    steps_after,
+)
 from slurm_triage.diagnosis.classes import STOPS
 from slurm_triage.diagnosis.cluster_map import job_nodes, node_of
 from slurm_triage.diagnosis.completion import End, obeyed_stop, read_end, stopped_for
@@ -151,13 +161,16 @@ def _cause(
     failed = end.claims_success is False or any(e.code and not e.victim for e in evidence.attempt.exits)
     if not _only_step_cancelled(evidence.attempt):
         told = last_resort.suggested(None, found, evidence.attempt, evidence.ruleset, teardown_seq, failed=failed)
-        stops = _stop_findings(end, asked_to_stop, told is None and _step_stopped(evidence, found))
+        late = evidence.job.state == "DEADLINE"
+        stops = _stop_findings(end, late, asked_to_stop, told is None and _step_stopped(evidence, found))
         extra.extend(s for s in stops if not any(f.cls == s.cls and f.role == "root" for f in found))
     prompt = {rule.id for rule in evidence.ruleset.rules if rule.prompt}
     before = stall is not None and announced(found, stall, evidence.progress, prompt)
     result = choose([*found, *extra], announced=before)
     if end.live and stall is None and result.primary is not None and result.primary.why == UNANSWERED:
         # XLA warns after 20 seconds of waiting; a job that runs may still get its answer.
+        result = Cause(None, (*found, *extra))
+    if _outlived(result.primary, evidence.attempt, end) and not failed:
         result = Cause(None, (*found, *extra))
     if not _went_well(evidence, end):
         suggested = last_resort.suggested(
@@ -170,12 +183,13 @@ def _cause(
     soft = special.soft_success(evidence.attempt, evidence.progress, end, cause)
     if soft is not None:
         return soft, (soft, *(_demoted(f, "training was already complete") for f in result.findings))
-    settled = _decisive(cause) or special.fell_short(cause, evidence.progress)
-    if end.claims_success and end.reached_last_step is not False and not settled:
+    said_done = bool(evidence.of_kind("clean_end"))
+    arrived = (end.reached_last_step is not False or said_done) and not special.fell_short(cause, evidence.progress)
+    if end.claims_success and arrived:
         remark = _remark(cause, evidence)
-        others = tuple(_demoted(f, "the job completed all the same") for f in result.findings if f is not remark)
+        others = tuple(_demoted(f, notes.ALL_THE_SAME) for f in result.findings if f is not remark)
         return remark, (*((remark,) if remark is not None else ()), *others)
-    if end.claims_success and not evidence.of_kind("clean_end"):
+    if end.claims_success and not said_done:
         short = special.incomplete_success(evidence.progress, end, asked_to_stop)
         if short is not None and (cause is None or cause.cls in STOPS | {"incomplete-success"}):
             return short, (short, *result.findings)
@@ -188,6 +202,13 @@ def _cause(
     return cause, result.findings
 
 
+def _outlived(cause: Finding | None, attempt: AttemptFacts, end: End) -> bool:
+    """Some rank lost a peer that printed nothing, and then training was started again and got to its last step."""
+    if cause is None or cause.why != ONLY_CONSEQUENCES or not end.reached_last_step:
+        return False
+    return steps_after(cause, attempt.series) > PRINT_LAG_STEPS
+
+
 def _overruled(finding: Finding, end: End) -> Finding:
     """Many lines say that a job was stopped, for whatever reason; accounting knows which it was, else Slurm's own
     words do (DUE TO ...)."""
@@ -196,11 +217,6 @@ def _overruled(finding: Finding, end: End) -> Finding:
         known_as = f"the job's end was {end.stop}" if end.stop else "accounting knows of no stop from outside"
         return replace(finding, role="context", why=known_as)
     return finding
-
-
-def _decisive(cause: Finding | None) -> bool:
-    """A crash that ends a job which then reports success: exit 0 does not undo a fault on the device."""
-    return cause is not None and cause.cls in {"gpu-fault", "gpu-hw-fault"}
 
 
 def _remark(cause: Finding | None, evidence: Evidence) -> Finding | None:
@@ -230,7 +246,7 @@ def _hang(stall: Stall, progress: Progress) -> Finding:
         "eval": f"after step {progress.last_step}, in evaluation",
     }.get(stall.phase, f"after step {progress.last_step}")
     title = f"training stood still for {human(stall.silence_s)} {where}"
-    if stall.after:
+    if stall.after and stall.phase != "restore":
         title += f" (last activity: {stall.after})"
     why = "no further step was completed, and no error came before the silence"
     return Finding("hang", "root", STALL_RULE, title, step=progress.last_step, why=why)
@@ -250,10 +266,10 @@ def _only_step_cancelled(attempt: AttemptFacts) -> bool:
     return kinds == {"STEP"} and bool(attempt.stages)
 
 
-def _stop_findings(end: End, asked_to_stop: bool, step_stopped: bool) -> list[Finding]:
+def _stop_findings(end: End, late: bool, asked_to_stop: bool, step_stopped: bool) -> list[Finding]:
     titles = {
         "cancelled": "the job was cancelled",
-        "time-limit": "Slurm stopped the job at its time limit",
+        "time-limit": f"Slurm stopped the job at its {'deadline' if late else 'time limit'}",
         "preempted": "the job was preempted",
         "requeued": "the job was requeued",
     }

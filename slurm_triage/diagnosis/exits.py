@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +17,13 @@ from slurm_triage.model.job import Job
 _SIGKILL = 9
 #: Origins of an exit record, the most telling first: NODE_EXIT names node and code, a shell trace only the code.
 _TELLING = {"node_exit": 0, "ray": 0, "srun": 1, "train_rc": 2, "torchrun": 3}
+#: Signals of a limit of the shell, and the limit.
+_LIMITS: dict[int | None, str] = {
+    signal.SIGXFSZ: "a file grew beyond `ulimit -f`",
+    signal.SIGXCPU: "more CPU time than `ulimit -t`",
+}
+#: What BSD programs and those who follow them mean by their exit codes.
+_SYSEXITS = {code: name for name, code in vars(os).items() if name.startswith("EX_") and 64 <= code <= 78}
 #: srun's words that are a cause of their own.
 _OUT_OF_MEMORY = "Out Of Memory"
 #: The launcher's last stage.
@@ -62,13 +71,16 @@ def _finding(record: ExitRecord, attempt: AttemptFacts, nodes: Sequence[str]) ->
     )
     if _OUT_OF_MEMORY in record.text:
         cls, title = "oom-host", "Slurm reports Out Of Memory for the task"
+    elif record.signal in _LIMITS:
+        cls, title = "ulimit-exhausted", f"{who} was killed by {signal_name(record.signal)} ({_LIMITS[record.signal]})"
     elif record.signal is not None:
         cls, title = "signal-kill", f"{who} was killed by {signal_name(record.signal)}"
     else:
         # Before training it is no training process that fails, but the launcher's own work in that stage.
         early = any(s.result == "failed" and s.name != _TRAINING for s in attempt.stages)
         cls = "stage-fail" if early else "subprocess-fail"
-        title = f"{who} exited with code {record.code}"
+        meaning = f" ({_SYSEXITS[record.code]} in sysexits.h)" if record.code in _SYSEXITS else ""
+        title = f"{who} exited with code {record.code}{meaning}"
     return Finding(cls, "root", "exit-status", title, record.rank, node, match=match)
 
 

@@ -11,6 +11,7 @@ from slurm_triage.diagnosis.stall import Stall
 from slurm_triage.model.diagnosis import Finding, Primary, Status
 from slurm_triage.model.duration import human
 from slurm_triage.model.progress import Progress
+from slurm_triage.model.sentence import capitalised, located, sentence
 
 #: ``Finding.why`` of a verdict that rests on what is missing, in words.
 _DOUBTS = {
@@ -41,7 +42,7 @@ def tell(
 ) -> str:
     """What happened, where, why, and how it ended, in a few sentences of plain English."""
     if (primary is None or cause is None) and problem is not None:
-        return f"{problem[:1].upper()}{problem[1:].rstrip('.')}."
+        return sentence(problem)
     if primary is None or cause is None:
         return _healthy(status, progress, _progress_text(progress))
     sentences = [_opening(primary, progress)]
@@ -73,8 +74,8 @@ def _opening(primary: Primary, progress: Progress) -> str:
     reached = "" if _says(primary, f"step {progress.last_step}") else _progress_text(progress)
     if own and reached:
         reached = f"; the job reached{reached.removeprefix('after')}"
-    title = primary.title[:1].upper() + primary.title[1:].rstrip(".")
-    return f"{title}{f' ({inside})' if inside else ''}{reached if reached[:1] in {'', ';'} else ' ' + reached}."
+    title = located(capitalised(primary.title.rstrip(".")), inside)
+    return f"{title}{reached if reached[:1] in {'', ';'} else ' ' + reached}."
 
 
 def _says(primary: Primary, text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from slurm_triage.diagnosis import heartbeat, ranks, refine, special
-from slurm_triage.diagnosis.classes import LOST_RESULTS, OUTCOMES, STAGE_TIMEOUTS, SYMPTOMS
+from slurm_triage.diagnosis.classes import LOST_RESULTS, OUTCOMES, STAGE_TIMEOUTS, SYMPTOMS, WITNESSES
 from slurm_triage.diagnosis.cluster_map import job_nodes
 from slurm_triage.diagnosis.collectives import Comparison, sub_cause
 from slurm_triage.diagnosis.evidence import Evidence
@@ -13,6 +13,11 @@ from slurm_triage.diagnosis.stall import Stall
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.rule import FailureClass
 from slurm_triage.model.template import fill
+
+#: ``Finding.why`` of what a completed job has in its log.
+ALL_THE_SAME = "the job completed all the same"
+#: Other jobs on the same node may not be as lucky.
+_WORTH_A_LOOK = WITNESSES | {"gpu-fault"}
 
 
 def remarks(
@@ -50,6 +55,8 @@ def remarks(
         )
     if not evidence.files.logs:
         notes.extend(text for text in special.without_log(evidence.job, evidence.files)[1:] if text)
+    survived = (f for f in found if f.why == ALL_THE_SAME and f.cls in _WORTH_A_LOOK)
+    notes.extend(f"{ALL_THE_SAME.capitalize()}, but its log says: {f.title} ({f.cls})." for f in survived)
     notes.extend(evidence.facts.notes)
     return tuple(dict.fromkeys(notes)), changes
 
@@ -67,6 +74,8 @@ def explanation(
         return None
     if comparison is not None and sub_cause(cause) is not None:
         return comparison.note
+    if cause.cls == "time-limit" and evidence.job.state == "DEADLINE":
+        return "Slurm removes a job that can no longer end before its --deadline, however long it has waited or run."
     if heartbeat.is_true_alarm(cause):
         dead = heartbeat.died_before(cause, found, evidence.attempt)
         return " ".join(f"The alarm was right, rank {rank} had really died: {why}." for rank, why in dead.items())

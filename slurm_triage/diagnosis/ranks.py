@@ -11,6 +11,7 @@ from slurm_triage.model.diagnosis import Finding, RankView
 from slurm_triage.model.exit_status import signal_name
 from slurm_triage.model.facts import AttemptFacts, ExitRecord
 from slurm_triage.model.progress import Progress
+from slurm_triage.model.same_text import normalise
 
 _MAX_WORDS_CHARS = 160
 _MAX_SILENT = 16
@@ -46,12 +47,12 @@ def rank_views(
     exit_of = {e.rank: e for e in exits}
     tails = {t.rank: t for t in attempt.tails}
     rows: dict[tuple[int | None, str | None, str | None], list[int]] = {}
+    said = {rank: f"{error.cls}: {error.title}" for rank, error in first_error.items()}
     for rank in ranks:
-        error = first_error.get(rank)
-        text = f"{error.cls}: {error.title}" if error is not None else None
-        rows.setdefault((last_step.get(rank), text, _exit_text(exit_of.get(rank))), []).append(rank)
+        story = normalise(said[rank]) if rank in said else None
+        rows.setdefault((last_step.get(rank), story, _exit_text(exit_of.get(rank))), []).append(rank)
     views = []
-    for (step, text, exit_text), members in sorted(rows.items(), key=lambda r: (len(r[1]), r[1][0])):
+    for (step, _, exit_text), members in sorted(rows.items(), key=lambda r: (len(r[1]), r[1][0])):
         hosts = tuple(dict.fromkeys(n for n in (node_of(m, attempt, nodes) for m in members) if n))
         tail = tails.get(members[0])
         views.append(
@@ -59,7 +60,7 @@ def rank_views(
                 ranks=tuple(members),
                 nodes=hosts,
                 last_step=step,
-                first_error=text,
+                first_error=said.get(members[0]),
                 last_words=tail.text[:_MAX_WORDS_CHARS] if tail is not None else None,
                 exit=exit_text,
                 last_time=tail.said_at if tail is not None else None,

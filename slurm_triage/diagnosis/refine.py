@@ -98,9 +98,10 @@ def checkpoint(
     if step is not None and step not in committed:
         ranks = saved[step] - {finding.rank}
         if ranks:
+            who = "One other rank reports" if len(ranks) == 1 else f"{len(ranks)} other ranks report"
             notes.append(
-                f"{len(ranks)} other rank(s) report that checkpoint {step} was saved: it is probably intact; check "
-                "that its directory has its final name."
+                f"{who} that checkpoint {step} was saved: it is probably intact; check that its directory has its "
+                "final name."
             )
     if not notes:
         notes.append(

@@ -42,6 +42,9 @@ def find_stall(
     """
     phase, after = phase_of(attempt, progress, fact_kind)
     limit = (silence_limit_s(progress) if progress.last_step is not None else MIN_INIT_SILENCE_S) + extra_limit_s
+    if progress.last_step is None and phase == "restore":
+        silent_s, measured = _silent_restore(attempt, progress, fact_kind)
+        return Stall(silent_s, limit, phase, after, measured) if silent_s > limit else None
     if progress.silence_s is not None:
         measured = progress.silence_basis == "clock"
         return Stall(progress.silence_s, limit, phase, after, measured) if progress.silence_s > limit else None
@@ -53,6 +56,21 @@ def find_stall(
         gap = progress.wall_s - SETUP_ALLOWANCE_S
         return Stall(gap, limit, phase, after, False) if gap > limit else None
     return None
+
+
+def _silent_restore(attempt: AttemptFacts, progress: Progress, fact_kind: Mapping[str, str]) -> tuple[float, bool]:
+    """(seconds for which nobody had said anything when it ended, whether clocks show it) of a run that has restored, or
+    is about to, and completed no step. Without clocks only if the restore is the last that was said."""
+    said = [tail.said_at for tail in attempt.tails if tail.said_at is not None]
+    longest = attempt.end_time if progress.wall_s is None else progress.wall_s
+    if said and attempt.end_time is not None and longest is not None:
+        silent_s = attempt.end_time - max(said)
+        return (silent_s, True) if silent_s <= longest else (0.0, True)
+    restored = max(fact.last_seq for fact in attempt.facts if fact_kind.get(fact.rule) in _RESTORES)
+    tails = [tail for tail in attempt.tails if tail.rank is not None] or attempt.tails
+    if progress.wall_s is None or any(tail.seq > restored for tail in tails):
+        return 0.0, False
+    return progress.wall_s - SETUP_ALLOWANCE_S, False
 
 
 def announced(findings: Sequence[Finding], stall: Stall, progress: Progress, prompt: Set[str]) -> bool:
@@ -86,12 +104,14 @@ def phase_of(attempt: AttemptFacts, progress: Progress, fact_kind: Mapping[str, 
 _ACTIVITIES = {
     "checkpoint_started": "a checkpoint save",
     "restore": "a checkpoint restore",
+    "restore_started": "a checkpoint restore",
     "eval": "evaluation",
     "compile": "compilation",
     "barrier": "a barrier of all hosts",
     "barrier_passed": "the start of the training loop",
     "memstats": "the first step's compilation",
 }
+_RESTORES = frozenset(kind for kind, activity in _ACTIVITIES.items() if activity == "a checkpoint restore")
 #: Seed: "zero completed step lines, but all tasks reached the BARRIER and then went silent" is a hang in the first
 #: collective.
 _IN_THE_LOOP = frozenset(_ACTIVITIES[kind] for kind in ("barrier", "barrier_passed", "memstats"))

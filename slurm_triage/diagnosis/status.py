@@ -12,6 +12,8 @@ from slurm_triage.model.diagnosis import Finding, Status
 #: Found in runs that finished: the result is there, but something about it deserves a look.
 REMARKS = frozenset({"nan-loss", "tgs-degradation", "ray-start-fail", "soft-success"})
 _SCHEDULER_STOPS = frozenset({"cancelled", "time-limit", "preempted", "requeued"})
+#: Slurm itself cancels or requeues these jobs, because it could not start them.
+_NEVER_RAN = frozenset({"prolog-fail", "prolog-kill-no-log"})
 
 
 def decide(
@@ -35,13 +37,13 @@ def decide(
     if cls == "soft-success":
         return "completed"
     if end.waiting:
-        return "failed" if cls is not None else "unknown"
+        return "unknown" if cls is None else "cancelled" if cls in STOPS else "failed"
     if end.claims_success:
         if cls is None or cls in REMARKS:
             return "completed"
         return "cancelled" if cls == "incomplete-success" and asked_to_stop else "failed"
     if end.stop in _SCHEDULER_STOPS:
-        return "cancelled"
+        return "failed" if cls in _NEVER_RAN else "cancelled"
     if end.claims_success is False:
         return "failed"
     if cls in STOPS:

@@ -38,7 +38,7 @@ def check_directory(path: Path) -> tuple[Check, ...]:
     What one host cannot show (two hosts locking at the same time) is said, not guessed. Raises LedgerError if nothing
     can be written there.
     """
-    base = next(p for p in (path, *path.parents) if p.is_dir())
+    base = next(p for p in (path, *path.parents) if p.exists())
     try:
         scratch = Path(tempfile.mkdtemp(prefix=".slurm-triage-doctor-", dir=base))
     except OSError as error:

@@ -8,12 +8,13 @@ its segment is searched instead, and the index is made again by whoever may writ
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import time
 import zlib
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -199,9 +200,28 @@ def _entries(segment: Segment) -> bytes | None:
     return body if len(body) == head.entry_count * _ENTRY.size and crc32c(body) == head.entries_crc else None
 
 
-def find(segment: Segment, key: int) -> list[Frame] | None:
-    """The lines that the index names for ``key``; None if the index cannot be used and the segment must be searched
-    (a line that the index names but that is damaged now counts as that, too)."""
+def lines(segment: Segment, key: Key, content: Callable[[], bytes]) -> Iterator[Frame]:
+    """The lines of a segment that may have ``key``, latest first, read one by one. Where the index cannot be used, or
+    names a line that is damaged now, the segment's ``content`` is searched."""
+    end = segment.limit
+    places = _places(segment, key.number)
+    if places is not None and not places:
+        return
+    if places is not None:
+        with contextlib.suppress(FileNotFoundError), segment.path.open("rb") as file:
+            for start, length in reversed(places):
+                frame = parse_at(os.pread(file.fileno(), length + 1, start), 0, length + 1)
+                if frame is None:
+                    break
+                yield frame._replace(start=start, end=start + length)
+                end = start
+            else:
+                return
+    yield from _search(content(), key.needle, end)
+
+
+def _places(segment: Segment, key: int) -> list[tuple[int, int]] | None:
+    """Offset and length of the lines that the index names, in the order written; None if it cannot be used."""
     head = read_head(segment)
     if head is None:
         return None
@@ -210,29 +230,20 @@ def find(segment: Segment, key: int) -> list[Frame] | None:
     body = _entries(segment)
     if body is None:
         return None
-    at = bisect_left(range(head.entry_count), key, key=lambda i: _ENTRY.unpack_from(body, i * _ENTRY.size)[0])
-    found: list[Frame] = []
-    with segment.path.open("rb") as file:
-        while at < head.entry_count:
-            entry_key, start, length = _ENTRY.unpack_from(body, at * _ENTRY.size)
-            if entry_key != key:
-                break
-            file.seek(start)
-            frame = parse_at(file.read(length + 1), 0, length + 1)
-            if frame is None:
-                return None
-            found.append(frame._replace(start=start, end=start + length))
-            at += 1
-    return found
+    all_entries = range(head.entry_count)
+    first = bisect_left(all_entries, key, key=lambda i: _ENTRY.unpack_from(body, i * _ENTRY.size)[0])
+    behind = bisect_right(all_entries, key, key=lambda i: _ENTRY.unpack_from(body, i * _ENTRY.size)[0])
+    return [_ENTRY.unpack_from(body, i * _ENTRY.size)[1:] for i in range(first, behind)]
 
 
-def search(data: bytes, needle: bytes) -> Iterator[Frame]:
-    """The same without an index: all lines in ``data`` that hold ``needle``."""
-    hit = data.find(needle)
+def _search(data: bytes, needle: bytes, end: int) -> Iterator[Frame]:
+    """The lines before ``end`` that hold ``needle``, latest first."""
+    hit = data.rfind(needle, 0, end)
     while hit >= 0:
         start = data.rfind(MARK, 0, hit)
-        frame = parse_at(data, start, len(data)) if start >= 0 else None
+        if start < 0:
+            return
+        frame = parse_at(data, start, len(data))
         if frame is not None and frame.kind == b"rec" and hit < frame.end:
             yield frame
-            hit = frame.end
-        hit = data.find(needle, hit + 1)
+        hit = data.rfind(needle, 0, start)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from slurm_triage.errors import UsageError
 from slurm_triage.ledger import index
-from slurm_triage.ledger.frame import Frame
+from slurm_triage.ledger.frame import MARK, parse_at
 from slurm_triage.ledger.read import ReadCounts, Snapshot, load, newest_of, records, snapshot
 from slurm_triage.ledger.record import LedgerRecord, from_dict, to_dict
 from slurm_triage.ledger.segment import Segment
 from slurm_triage.model.nodelist import expand
 from slurm_triage.model.state_names import STATE_NAMES
 
+_STATUSES = ("COMPLETED", "FAILED", "CANCELLED", "RUNNING", "HANGING", "UNKNOWN")
 _JOB = re.compile(r"^(\d+)(?:_(\d+)|\+(\d+))?(?:\.\w+)?$")
 
 
@@ -54,42 +57,41 @@ def by_job(
 
 
 def lookup(
-    roots: Sequence[Path],
-    key: index.Key,
-    clusters: Sequence[str] = (),
-    counts: ReadCounts | None = None,
-    since: float | None = None,
-    until: float | None = None,
-    limit: int | None = None,
+    roots: Sequence[Path], key: index.Key, clusters: Sequence[str] = (), counts: ReadCounts | None = None
 ) -> list[LedgerRecord]:
     """Records that may have ``key`` (a few more than those, since it is a checksum), in the order written. Of several
-    revisions of an attempt the newest that has it. ``since``, ``until``: when they ended. ``limit``: no more segments
-    are read, from the newest on, when so many have been found."""
+    revisions of an attempt the newest that has it."""
     counter = counts if counts is not None else ReadCounts()
-    found: list[tuple[Frame, int]] = []
-    snap = snapshot(roots, clusters, lambda segment: _may_hold(segment, since, until))
     unindexed: set[Path] = set()
-    for part, segment in reversed(list(enumerate(snap.parts))):
-        if limit is not None and len(found) >= limit:
-            break
-        indexed = index.find(segment, key.number)
-        if indexed is None:
-            indexed = list(index.search(load(segment, counter), key.needle))
-            if segment.seal is not None:
-                unindexed.add(segment.path.parent)
-        found.extend((frame, part) for frame in indexed if _in_time(frame, since, until))
+
+    def searched(segment: Segment) -> bytes:
+        if segment.seal is not None:
+            unindexed.add(segment.path.parent)
+        return load(segment, counter)
+
+    found = [
+        (frame, part)
+        for part, segment in enumerate(snapshot(roots, clusters).parts)
+        for frame in index.lines(segment, key, partial(searched, segment))
+    ]
     for directory in sorted(unindexed):
         # The answer is there already; at most this much is spent on the next look-up's speed.
         index.refresh(directory, budget_s=0.5)
     return [from_dict(orjson.loads(frame.payload)) for frame in newest_of(found)]
 
 
-def _in_time(frame: Frame, since: float | None, until: float | None) -> bool:
-    if since is None and until is None:
-        return True
-    values = orjson.loads(frame.payload)
-    ended = values.get("end", values.get("generated_at", 0.0))
-    return (since is None or ended >= since) and (until is None or ended <= until)
+def latest_first(
+    roots: Sequence[Path], key: index.Key, clusters: Sequence[str], since: float, until: float
+) -> Iterator[dict[str, Any]]:
+    """Records that may have ``key`` and ended between ``since`` and ``until``, as JSON objects, the last written first.
+    Only what is taken from it is read. Old revisions are among them."""
+    counts = ReadCounts()
+    parts = snapshot(roots, clusters, lambda segment: _may_hold(segment, since, until)).parts
+    for segment in sorted(parts, key=lambda segment: segment.name, reverse=True):
+        for frame in index.lines(segment, key, partial(load, segment, counts)):
+            values: dict[str, Any] = orjson.loads(frame.payload)
+            if since <= values.get("end", values.get("generated_at", 0.0)) <= until:
+                yield values
 
 
 def _is_job(record: LedgerRecord, base: str, match: re.Match[str] | None) -> bool:
@@ -118,6 +120,24 @@ def select(
     for record in records(snap, _needle(wanted), lambda values: _cheap(values, wanted)):
         if not nodes or not nodes.isdisjoint(record.node_names):
             yield record
+
+
+def latest_others(
+    roots: Sequence[Path], key: index.Key, clusters: Sequence[str], since: float, until: float
+) -> Iterator[dict[str, Any]]:
+    """The same of the records that have not ``key``."""
+    counts = ReadCounts()
+    parts = snapshot(roots, clusters, lambda segment: _may_hold(segment, since, until)).parts
+    for segment in sorted(parts, key=lambda segment: segment.name, reverse=True):
+        data = load(segment, counts)
+        end = len(data)
+        while (start := data.rfind(MARK, 0, end)) >= 0:
+            frame = parse_at(data, start, len(data)) if data.find(key.needle, start, end) < 0 else None
+            end = start
+            if frame is not None and frame.kind == b"rec":
+                values: dict[str, Any] = orjson.loads(frame.payload)
+                if since <= values.get("end", values.get("generated_at", 0.0)) <= until:
+                    yield values
 
 
 def matches(record: LedgerRecord, wanted: Filter) -> bool:
@@ -160,9 +180,18 @@ def _cheap(values: dict[str, Any], wanted: Filter) -> bool:
 
 
 def parse_states(text: str) -> tuple[str, ...]:
-    """``F,TO,hanging`` to full names, upper case."""
+    """``F,TO,hanging`` to full names, upper case. Raises UsageError."""
     words = (word.strip().upper() for word in text.split(","))
-    return tuple(STATE_NAMES.get(word, word) for word in words if word)
+    states = tuple(STATE_NAMES.get(word, word) for word in words if word)
+    if not states:
+        return ()
+    from slurm_triage.model.job import TERMINAL_STATES, WAITING_STATES  # look-ups by id need none of it
+
+    known = {*STATE_NAMES.values(), *TERMINAL_STATES, *WAITING_STATES, *_STATUSES}
+    for state in states:
+        if state not in known:
+            raise UsageError(f"unknown state {state!r}; the states are: {', '.join(sorted(known))}")
+    return states
 
 
 def parse_nodes(text: str) -> tuple[str, ...]:

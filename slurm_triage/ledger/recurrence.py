@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from operator import itemgetter
 
-from slurm_triage.ledger.chance import binomial_tail
+from slurm_triage.ledger.chance import hypergeometric_tail
 from slurm_triage.ledger.record import LedgerRecord
 from slurm_triage.model.history import Outbreak, Recurrence, Shared
 
 WINDOW_S = 14 * 86400.0
+#: Earlier trials that are counted. Who has failed in one way fifty times learns nothing from the exact number.
+MOST_TRIALS = 50
 OUTBREAK_S = 3600.0
 #: Fewer different jobs than this are a coincidence or one user trying again.
 OUTBREAK_JOBS = 5
@@ -21,8 +24,9 @@ _NEARLY_ALL = 0.8
 
 def recurrence(record: LedgerRecord, history: Iterable[LedgerRecord], window_s: float = WINDOW_S) -> Recurrence | None:
     """Earlier jobs with the same fingerprint by the same user or under the same job name, within ``window_s`` before
-    this one ended. None if there is none. Other tasks of the same array, and of one earlier array, count as one: they
-    are one thing that was tried. Attempts of a requeued job were tried one by one."""
+    this one ended; the last ``MOST_TRIALS`` of them, None if there is none. Other tasks of the same array, and of one
+    earlier array, count as one: they are one thing that was tried. Attempts of a requeued job were tried one by one.
+    """
     now = record.ended or 0.0
     own = trial(record)
     earlier = [
@@ -41,12 +45,13 @@ def recurrence(record: LedgerRecord, history: Iterable[LedgerRecord], window_s: 
         trials.setdefault(trial(other), other)
     if not trials:
         return None
-    before = tuple(trials.values())
+    before = tuple(islice(trials.values(), MOST_TRIALS))
     own_nodes = set(record.node_names)
     common = own_nodes.intersection(*(other.node_names for other in before))
     culprits = set(record.culprits).intersection(node for other in before for node in other.culprits)
     return Recurrence(
         nth=len(before) + 1,
+        at_least=len(before) == MOST_TRIALS,
         span_s=now - (before[-1].ended or 0.0),
         previous=tuple(other.display_id for other in before),
         same_nodes=tuple(sorted(common)),
@@ -62,7 +67,7 @@ def trial(record: LedgerRecord) -> tuple[str, ...]:
 
 
 def outbreaks(
-    history: Sequence[LedgerRecord],
+    history: Collection[LedgerRecord],
     switch_of: Callable[[str], str | None] = lambda _: None,
     min_jobs: int = OUTBREAK_JOBS,
     only: str | None = None,
@@ -126,7 +131,7 @@ def _densest_hour(records: list[LedgerRecord]) -> list[LedgerRecord]:
 
 
 def _shared(
-    affected: list[LedgerRecord], history: Sequence[LedgerRecord], switch_of: Callable[[str], str | None]
+    affected: list[LedgerRecord], history: Collection[LedgerRecord], switch_of: Callable[[str], str | None]
 ) -> tuple[Shared, ...]:
     """What nearly all affected jobs have, and other jobs mostly have not."""
     keys = {r.key for r in affected}
@@ -148,14 +153,14 @@ def _shared(
             for value in set(values(record)):
                 if value:
                     counts[value] = counts.get(value, 0) + 1
-        for value, count in counts.items():
-            if count < _NEARLY_ALL * len(affected):
-                continue
-            # Laplace's rule of succession: with few other jobs to compare with, sharing stays unremarkable.
-            elsewhere = sum(value in values(r) for r in others)
-            usual = (elsewhere + 1) / (len(others) + 2)
-            if binomial_tail(count, len(affected), usual) < _UNLIKELY:
-                shared.append(Shared(what, value, count))
+        common = {value for value, count in counts.items() if count >= _NEARLY_ALL * len(affected)}
+        elsewhere = Counter(value for r in others for value in common.intersection(values(r))) if common else {}
+        for value in sorted(common):
+            # With few other jobs to compare with, sharing stays unremarkable, however many share it.
+            having = counts[value] + elsewhere.get(value, 0)
+            total = len(affected) + len(others)
+            if hypergeometric_tail(counts[value], len(affected), having, total) < _UNLIKELY:
+                shared.append(Shared(what, value, counts[value]))
     return tuple(shared)
 
 

@@ -67,7 +67,10 @@ def seal_path(segment: Path) -> Path:
 def writer_dirs(root: Path) -> tuple[Path, ...]:
     """The directories of all writers (one per cluster) below ``root``. Raises LedgerError if it cannot be read."""
     try:
-        return tuple(sorted(path for path in root.iterdir() if path.is_dir()))
+        inside = sorted(root.iterdir())
+        if any(_NAME.match(path.name) for path in inside):
+            raise LedgerError(f"{root} is only the part of one cluster; name the directory that holds it")
+        return tuple(path for path in inside if path.is_dir())
     except OSError as error:
         raise LedgerError(f"cannot read the ledger {root} ({error.strerror}); check the path and its mode") from error
 

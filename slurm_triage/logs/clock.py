@@ -10,8 +10,18 @@ from __future__ import annotations
 import calendar
 import re
 import time
+from collections.abc import Sequence
 
-_DATE_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
+from slurm_triage.logs.line import MONTHS
+
+_DATE_TIME = re.compile(
+    r"(\d{4})[-/](\d\d)[-/](\d\d)(?:[T _]|, )(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))? ?(Z|UTC|[+-]\d\d:?\d\d)?"
+)
+#: syslog's, and the kernel's as dmesg -T prints it.
+_NAMED_MONTH = re.compile(
+    rf"(?:<\d+>|\[[A-Z][a-z]{{2}} )?({'|'.join(MONTHS)}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{{1,9}}))?"
+    r"(?: (\d{4})\])?"
+)
 _ABSL = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
 _GLOG_UNIX = re.compile(r"[IWEF]0000 00:00:(\d{9,10})(?:\.(\d{1,9}))?")
 _UNIX = re.compile(r"received at time=(\d{9,10})\b")
@@ -45,6 +55,10 @@ class Clock:
         match = _DATE_TIME.search(head)
         if match is not None:
             return self._full(match)
+        match = _NAMED_MONTH.match(head)
+        if match is not None:
+            month, year = MONTHS.index(match[1]) + 1, int(match[7]) if match[7] else None
+            return self._dated(year, month, [int(match[i]) for i in range(2, 6)], match[6])
         if " AT 2" in text:
             match = _DATE_TIME.search(text, text.index(" AT 2"))
             if match is not None:
@@ -62,13 +76,17 @@ class Clock:
         match = _ABSL.match(head)
         if match is None:
             return None
-        month, day, hour, minute, second = (int(match[i]) for i in range(1, 6))
-        if not (1 <= month <= 12 and 1 <= day <= 31):
+        return self._dated(None, int(match[1]), [int(match[i]) for i in range(2, 6)], match[6])
+
+    def _dated(self, year: int | None, month: int, rest: Sequence[int], fraction: str | None) -> float | None:
+        """``rest``: day, hour, minute, second. ``year``: None for the last one in which the day is not too late."""
+        day, hour, minute, second = rest
+        if not (1 <= month <= 12 and 1 <= day <= 31) or (year is not None and not 1970 <= year <= 2100):
             return None
-        moment = self._local(self._year, month, day, hour, minute, second) + _fraction(match[6])
-        if moment > self._latest + _DAY_S:
-            moment = self._local(self._year - 1, month, day, hour, minute, second) + _fraction(match[6])
-        return moment
+        moment = self._local(year or self._year, month, day, hour, minute, second)
+        if year is None and moment > self._latest + _DAY_S:
+            moment = self._local(self._year - 1, month, day, hour, minute, second)
+        return moment + _fraction(fraction)
 
     def _full(self, match: re.Match[str]) -> float | None:
         year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
@@ -79,7 +97,7 @@ class Clock:
             moment = self._local(year, month, day, hour, minute, second)
         else:
             moment = float(calendar.timegm((year, month, day, hour, minute, second)))
-            if zone != "Z":
+            if zone not in {"Z", "UTC"}:
                 hours, minutes = int(zone[1:3]), int(zone[-2:])
                 moment -= (1 if zone[0] == "+" else -1) * (hours * 3600 + minutes * 60)
         self._day = moment - (hour * 3600 + minute * 60 + second)

@@ -25,7 +25,9 @@ _DONE = re.compile(r"\b(?:done|finished|completed?|succe\w+)\b", re.IGNORECASE)
 #: workers that failed.
 _UNWINDING = re.compile(
     r"\s*(?:File|at|by|from|in|\^|#\d|\[bt\]|frame #|@|\(?0x|\d+ +0x|\*\*\*|\W+$)|"
-    r".*-> ?\d+$|.*\b0x|\s*\w+ {2,12}: |\[\d+\]:$"
+    r".*-> ?\d+$|.*\b0x|\s*\w+ {2,12}: |\[\d+\]:$|"
+    # Of Fortran: image, address, routine, line.
+    r"Image +PC +Routine|\S+ +[0-9A-F]{16} "
 )
 #: What tells lines of several ranks apart that say the same.
 _WHO = re.compile(r"\b(?:rank|process|proc|task|node|worker|host|gpu|device|pid|id)\W{0,3}\d+", re.IGNORECASE)

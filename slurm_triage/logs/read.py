@@ -33,6 +33,7 @@ class _ReadFile:
     scan: FileScan
     size_bytes: int
     damaged: str | None
+    unwrapped: bool
 
 
 def read_logs(files: JobFiles, ruleset: RuleSet, matcher: Matcher, *, max_bytes: int | None = None) -> LogFacts:
@@ -48,7 +49,7 @@ def read_logs(files: JobFiles, ruleset: RuleSet, matcher: Matcher, *, max_bytes:
             scan = _read_one(source, index, seq_base, log, ruleset, matcher, max_bytes)
             size = source.size_bytes if source.size_bytes is not None else scan.bytes_scanned
             truncated = truncated or (max_bytes is not None and scan.bytes_scanned >= max_bytes)
-            read.append(_ReadFile(log, scan, size, source.damaged))
+            read.append(_ReadFile(log, scan, size, source.damaged, source.unwrapped))
         seq_base += scan.bytes_scanned + 1
     if not read:
         return LogFacts()
@@ -100,6 +101,11 @@ def read_logs(files: JobFiles, ruleset: RuleSet, matcher: Matcher, *, max_bytes:
 def _notes(read: Sequence[_ReadFile]) -> tuple[str, ...]:
     """What a reader must know about the files before believing a verdict that rests on them."""
     notes = [f"{r.log.path}: {r.damaged}" for r in read if r.damaged]
+    notes.extend(
+        f"{r.log.path} holds records of a log shipper or a logger: places count in the text inside them"
+        for r in read
+        if r.unwrapped
+    )
     if not any(r.scan.bytes_scanned for r in read):
         notes.append("The log is empty: the job printed nothing, or its output went elsewhere.")
     elif not any((r.scan.head + r.scan.tail).strip(b"\0") for r in read):
@@ -133,7 +139,7 @@ def _read_one(
 
 def _window_bytes(source: ByteSource) -> int:
     """A whole small file at once: filling 8 MiB of fresh memory costs a short-lived process more than its triage."""
-    if source.size_bytes is None or source.compressed:
+    if source.size_bytes is None or source.compressed or source.unwrapped:
         return WINDOW_BYTES
     return min(WINDOW_BYTES, max(_SMALLEST_WINDOW_BYTES, source.size_bytes))
 

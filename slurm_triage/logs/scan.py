@@ -25,6 +25,8 @@ FAMILIAR_COUNT = 16
 #: Lines are counted up to here. Beyond, a byte offset finds the place faster (tail -c +N), and counting costs a third
 #: of the scan's speed.
 COUNT_LINES_BYTES = 64 << 20
+#: Where the first rank's label is looked for.
+_LABELS_BEGIN_BYTES = 256 << 10
 #: How far back a line's start, and ahead its end, is looked for. Longer lines are cut around the match.
 _MAX_LINE_BYTES = 64 << 10
 #: Bytes after a match in which the rest of a message is looked for.
@@ -32,6 +34,10 @@ _MAX_BLOCK_BYTES = 192 << 10
 #: Starts kept of one file: the first few and the last. Each is explained for itself, and whatever restarts more often
 #: than that (Slurm's own limit, max_batch_requeue, is 5) does so in a loop.
 MAX_ATTEMPTS, _FIRST_ATTEMPTS = 64, 8
+#: Workers that print behind one label are this much apart at most when another task ends.
+_LAG_STEPS = 2
+#: Kinds of facts that tell how a task ended. A script may start its program again.
+_EXITS = frozenset({"torchrun_exit", "srun_exit", "node_exit"})
 #: Kinds of facts that the launcher's batch script prints, which has no rank label where tasks have one.
 _BATCH_ONLY = frozenset({"quoted_begin", "stage", "stage_limit", "summary"})
 
@@ -98,9 +104,11 @@ class FileScan:
     def window(self, window: Window) -> None:
         """Take in one window."""
         data, end, emit_to = window.data, window.end, window.emit_to
-        if self._labels is None:
+        if window.base == 0:
             self.head = bytes(data[: min(end, 64 << 10)])
-            self._labels = detect(bytes(data[: min(end, 256 << 10)]))
+        if self._labels is None or (self._labels.width is None and window.base < _LABELS_BEGIN_BYTES):
+            # A log that grows may begin with the batch script's words alone.
+            self._labels = detect(bytes(data[: min(end, _LABELS_BEGIN_BYTES)]))
         hits = self._matcher.scan(data, end)
         steps = self._finder.find(data, emit_to, hits.dialects, self.labels) if hits.dialects else []
         taken = 0
@@ -194,10 +202,12 @@ class FileScan:
         return taken
 
     def _step_boundary(self, step: FoundStep, offset: int) -> None:
-        if self.attempt.requeued:
-            last = self.attempt.steps.last_step(step.dialect, step.rank)
-            if last is None or step.step <= last:
-                self._new_attempt(offset)
+        if not self.attempt.requeued and not self.attempt.exited:
+            return
+        last = self.attempt.steps.last_step(step.dialect, step.rank)
+        again = last is not None and step.step < last - _LAG_STEPS
+        if again or (self.attempt.requeued and (last is None or step.step <= last)):
+            self._new_attempt(offset)
 
     def _new_attempt(self, offset: int) -> None:
         if self.attempt.is_empty:
@@ -218,7 +228,7 @@ class FileScan:
         """A later part of a progress-bar line: it has the rank of the whole line."""
         rank, _ = self.labels.split(whole)
         line = parse(raw, NO_LABELS)
-        return line if rank is None else Line(rank, line.text, line.body, line.is_echo, line.inner_rank)
+        return line if rank is None else Line(rank, line.text, line.body, line.is_echo, line.inner_rank, line.host)
 
     def _take_text(
         self, spot: _Spot, line: Line, shift: int, data: bytearray, end: int, base: int, line_number: int | None
@@ -246,7 +256,7 @@ class FileScan:
             match = Match(
                 rule=rule.id,
                 rank=line.rank,
-                node=captures.get("node") or self._default_node,
+                node=captures.get("node") or line.host or self._default_node,
                 count=1,
                 first=place,
                 last=place,
@@ -312,11 +322,18 @@ class FileScan:
         elif kind == "attempt_start":
             self._new_attempt(match.first.offset)
             self.attempt.add_fact(match)
-        elif kind in {"restore", "fresh_start"}:
+        elif kind in {"announced_steps", "launcher_start"}:
+            if attempt.exited and attempt.steps:
+                self._new_attempt(match.first.offset)
+            if kind == "announced_steps":
+                self.attempt.add_fact(match)
+        elif kind in {"restore", "fresh_start", "program_start"}:
             if attempt.steps and self._cursor.has(line.rank):
                 self._new_attempt(match.first.offset)
-            self.attempt.add_fact(match)
+            if kind != "program_start":
+                self.attempt.add_fact(match)
         else:
+            attempt.exited = attempt.exited or kind in _EXITS
             if kind == "cancel" and captures.get("kind") == "JOB":
                 cause = (captures.get("cause") or "").upper()
                 attempt.requeued = any(word in cause for word in ("PREEMPT", "REQUEUE", "NODE FAIL"))

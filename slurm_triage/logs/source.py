@@ -1,4 +1,5 @@
-"""The bytes of one log: a plain file, standard input, or a compressed file, read into the caller's buffer.
+"""The bytes of one log: a plain file, standard input, or a compressed file, read into the caller's buffer. Where a log
+shipper put the lines into records, they are what is delivered (``logs/records.py``).
 
 ``open_source`` never follows a link in the last component, never blocks on a pipe or a device, and tells compression
 by the first bytes, whatever the file is called. A stream that breaks off or is corrupt gives what can be read and
@@ -12,11 +13,13 @@ import os
 import select
 import stat
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 
 from slurm_triage.errors import NotFoundError, TriageError
 from slurm_triage.logs.inflate import DamagedStreamError, inflater
+from slurm_triage.logs.records import SAMPLE_BYTES, unwrapped, unwrapper
 
 STDIN = "-"
 
@@ -71,7 +74,9 @@ class ByteSource:
         self.compressed = make_chunks is not None
         self._chunks: Iterator[bytes] | None = make_chunks(self._read_compressed) if make_chunks else None
         self._chunk = memoryview(b"")
-        self._max_bytes = max_bytes if max_bytes is not None else MAX_INFLATED_BYTES if self.compressed else None
+        self.unwrapped = self._unwrap()
+        """Lines were records of a log shipper; what is delivered is the text in them."""
+        self._max_bytes = max_bytes if max_bytes is not None else MAX_INFLATED_BYTES if self._chunks else None
 
     def __enter__(self) -> ByteSource:
         return self
@@ -133,6 +138,29 @@ class ByteSource:
             self.damaged = self.damaged or str(error)
             return b""
 
+    def _unwrap(self) -> bool:
+        """Whether the log consists of records, which from here on are read as the lines in them."""
+        if self._chunks is not None:
+            sample = self._next_chunk(self._chunks)
+            self._chunks = chain([sample], self._chunks)
+        elif self.size_bytes is not None:
+            room = bytearray(SAMPLE_BYTES)
+            sample = bytes(room[: self._read(lambda: os.preadv(self._fd, [room], self._start))])
+        else:
+            sample = self._head = self._head + self._read_stored(SAMPLE_BYTES)
+        unwrap = unwrapper(sample)
+        if unwrap is not None:
+            self._chunks = unwrapped(self._chunks or iter(self._read_plain, b""), unwrap)
+        return unwrap is not None
+
+    def _read_plain(self) -> bytes:
+        head, self._head = self._head, b""
+        return head or self._read_stored(SAMPLE_BYTES)
+
+    def _read_stored(self, size_bytes: int) -> bytes:
+        piece = bytearray(size_bytes)
+        return bytes(piece[: self._read(lambda: os.readv(self._fd, [piece]))])
+
     def _read_magic(self) -> bytes:
         head = b""
         while len(head) < _MAGIC_BYTES:
@@ -144,11 +172,8 @@ class ByteSource:
         return head
 
     def _read_compressed(self) -> bytes:
-        if self._head:
-            head, self._head = self._head, b""
-            return head
-        piece = bytearray(_COMPRESSED_CHUNK_BYTES)
-        return bytes(piece[: self._read(lambda: os.readv(self._fd, [piece]))])
+        head, self._head = self._head, b""
+        return head or self._read_stored(_COMPRESSED_CHUNK_BYTES)
 
     def _read(self, read: Callable[[], int]) -> int:
         """One read; an I/O error in the middle of a file (a failing disk, a stale NFS handle) ends it, marked."""

@@ -79,6 +79,8 @@ class AttemptTally:
     end_seq: int = 0
     requeued: bool = False
     """Slurm took the job back: whatever starts next is another attempt."""
+    exited: bool = False
+    """A task ended: training that starts from the beginning is another attempt."""
 
     @property
     def is_empty(self) -> bool:

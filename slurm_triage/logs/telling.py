@@ -73,6 +73,7 @@ class _Candidate:
     start: int
     raw: bytes
     rank: int | None
+    host: str | None
     text: str
     body: str
     shape: str
@@ -93,7 +94,8 @@ def telling_lines(
     base = scan.bytes_scanned - len(tail)
     seq_base = scan.attempts[0].start_seq
     begin = max(0, scan.attempt.start_seq - seq_base - base, scan.quoted_until - base)
-    candidates = list(_candidates(tail, 0 if base + begin == 0 else tail.find(b"\n", begin) + 1, scan.labels, rank))
+    start = 0 if base + begin == 0 else tail.find(b"\n", begin) + 1
+    candidates = list(_candidates(tail, start, scan.labels, rank, log.host))
     _weigh(candidates, scan.attempt.steps.last_seq - seq_base - base)
     told = _block_lines(scan)
     kept: list[_Candidate] = []
@@ -117,7 +119,7 @@ def telling_lines(
         place = Place(file, base + candidate.start, candidate.text[:_MAX_TEXT_CHARS], number)
         seq = seq_base + base + candidate.start
         result.append(
-            TellingLine(place, candidate.rank, log.host, seq, candidate.score, candidate.body[:_MAX_TEXT_CHARS])
+            TellingLine(place, candidate.rank, candidate.host, seq, candidate.score, candidate.body[:_MAX_TEXT_CHARS])
         )
     return tuple(result)
 
@@ -132,20 +134,23 @@ def _weigh(candidates: Sequence[_Candidate], last_step: int) -> None:
         candidate.score -= 3 if shapes[candidate.rank, candidate.shape] >= _CHATTER else 0
 
 
-def _candidates(tail: bytes, begin: int, labels: LabelFormat, rank: int | None) -> Iterator[_Candidate]:
+def _candidates(
+    tail: bytes, begin: int, labels: LabelFormat, rank: int | None, host: str | None
+) -> Iterator[_Candidate]:
     """The last lines with a word of severity that are not merely repeated settings, in log order. Stack frames, which
     are indented, weigh less."""
     weights = _weights(tail, begin)
     for start in sorted(weights)[-_MAX_CANDIDATES:]:
         end = tail.find(b"\n", start)
-        raw = tail[start : len(tail) if end < 0 else end]
+        raw = tail[start : len(tail) if end < 0 else end].rstrip(b"\r")
         line = parse(raw if labels.width is not None else raw.rsplit(b"\r", 1)[-1], labels)
         if line.is_echo or not line.body.strip() or _NOTHING.search(line.body):
             continue
         score = weights[start] + (2 if _EXCEPTION.match(line.body) else 0) - (2 if line.body[0] in " \t" else 0)
         score -= 5 if _NOT_MEANT.search(line.body) else 0
         shape = _VARYING.sub("#", line.body[:_SHAPE_CHARS])
-        yield _Candidate(start, raw, line.rank if line.rank is not None else rank, line.text, line.body, shape, score)
+        who = (line.rank if line.rank is not None else rank, line.host or host)
+        yield _Candidate(start, raw, *who, line.text, line.body, shape, score)
 
 
 def _weights(tail: bytes, begin: int) -> dict[int, int]:

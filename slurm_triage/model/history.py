@@ -10,9 +10,10 @@ from slurm_triage.model.nodelist import fold
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """The same failure, ``nth`` time (this one included) within ``span_s`` seconds. ``previous``: job ids, latest
-    first. ``same_nodes``: nodes of this job that also took part in every earlier one; ``all_nodes``: these are all the
-    nodes that any of them had. ``same_culprit``: nodes that were the failing one now and before."""
+    """The same failure, ``nth`` time (this one included; ``at_least``: or more) within ``span_s`` seconds.
+    ``previous``: job ids, latest first. ``same_nodes``: nodes of this job that also took part in every earlier one;
+    ``all_nodes``: these are all the nodes that any of them had. ``same_culprit``: nodes that were the failing one now
+    and before."""
 
     nth: int
     span_s: float
@@ -20,10 +21,12 @@ class Recurrence:
     same_nodes: tuple[str, ...]
     all_nodes: bool
     same_culprit: tuple[str, ...]
+    at_least: bool = False
 
     @property
     def sentence(self) -> str:
-        text = f"Same failure as job {self.previous[0]}, {ordinal(self.nth)} time in {human(self.span_s)}"
+        nth = f"at least the {ordinal(self.nth)}" if self.at_least else ordinal(self.nth)
+        text = f"Same failure as job {self.previous[0]}, {nth} time in {human(self.span_s)}"
         if self.same_culprit:
             return f"{text}, again on {fold(self.same_culprit)}."
         if self.same_nodes:
@@ -43,7 +46,8 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Outbreak:
-    """One failure in many jobs within an hour. ``first``, ``last``: when they ended, epoch seconds."""
+    """One failure in many jobs within an hour (``at_least``: perhaps in more than are counted here). ``first``,
+    ``last``: when they ended, epoch seconds."""
 
     fingerprint: str
     cls: str | None
@@ -52,13 +56,21 @@ class Outbreak:
     first: float
     last: float
     shared: tuple[Shared, ...]
+    at_least: bool = False
 
     @property
     def sentence(self) -> str:
         users = "one user" if self.users == 1 else f"{self.users} users"
-        text = f"{self.cls or 'The same failure'} hit {len(self.jobs)} jobs of {users} within "
+        count = f"at least {len(self.jobs)}" if self.at_least else len(self.jobs)
+        text = f"{self.cls or 'The same failure'} hit {count} jobs of {users} within "
         text += human(max(60.0, self.last - self.first))
-        common = ", ".join(f"{s.what} {s.value} ({s.jobs})" for s in self.shared)
+        values: dict[tuple[str, int], list[str]] = {}
+        for one in self.shared:
+            values.setdefault((one.what, one.jobs), []).append(one.value)
+        common = ", ".join(
+            f"{what} {fold(names) if what == 'node' else ' and '.join(names)} ({jobs})"
+            for (what, jobs), names in values.items()
+        )
         return f"{text}; in common: {common}." if common else f"{text}; they have nothing in common that others lack."
 
 

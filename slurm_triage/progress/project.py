@@ -55,7 +55,7 @@ def project(
     total = plan.total_steps
     if total is None and last is not None and last + 1 in steps_of(facts.get("announced_steps", ()), "steps"):
         total = last + 1
-    start, restored_from = _start(facts, first, steps)
+    start, restored_from = _start(facts, first, steps, counts_from_zero=bool(plan.checkpointing))
 
     times = step_times(steps)
     step_time = None if first is None else steady_step_time(times, first, plan)
@@ -141,12 +141,15 @@ def _ranks(all_series: Iterable[StepSeries], files: JobFiles) -> tuple[tuple[Ran
     return ranks, min(trusted, default=None)
 
 
-def _start(facts: Mapping[str, list[Match]], first: int | None, steps: Sequence[Step]) -> tuple[Start, int | None]:
+def _start(
+    facts: Mapping[str, list[Match]], first: int | None, steps: Sequence[Step], *, counts_from_zero: bool
+) -> tuple[Start, int | None]:
     """How the run began, and the checkpoint it began from.
 
     A restore line decides (a fresh run prints that it found nothing to restore, and so does one without
     checkpointing). Without either, a first step N > 0 means "restored from N-1" (the seed), but only in a log that
-    shows every step: a line every n steps starts beyond 0 anyway, and an excerpt starts anywhere.
+    shows every step: a line every n steps starts beyond 0 anyway, and an excerpt starts anywhere. Many programs count
+    from 1; that a checkpoint of step 0 was there is believed of those whose log tells of checkpoints.
     """
     if facts.get("restore"):
         named = steps_of(facts["restore"])
@@ -157,7 +160,7 @@ def _start(facts: Mapping[str, list[Match]], first: int | None, steps: Sequence[
         return "unknown", None
     if first == 0:
         return "fresh", None
-    if logging_interval([s.step for s in steps]) == 1:
+    if logging_interval([s.step for s in steps]) == 1 and (first > 1 or counts_from_zero):
         return "restored", first - 1
     return "unknown", None
 

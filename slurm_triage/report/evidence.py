@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slurm_triage.model.same_text import normalise
+from slurm_triage.model.sentence import sentence
 from slurm_triage.report.plain_text import shown
-from slurm_triage.report.wording import plural, sentence, some_ranks
+from slurm_triage.report.wording import plural, some_ranks
 
 Document = Mapping[str, Any]
 Finding = Mapping[str, Any]
@@ -25,6 +27,8 @@ MAX_MORE_QUOTES = 30
 TELLING = "No rule knows these lines; of all that look like trouble they are the most telling:"
 #: A finding in a list; its line is quoted in the evidence.
 MAX_TITLE = 160
+#: Of two lines that say the same one may be cut.
+_COMPARED_CHARS = 200
 #: A longer name than this pushes the quoted text off the line; the log of a job is then called "log".
 _MAX_NAME = 24
 
@@ -95,19 +99,20 @@ def select(document: Document) -> Evidence:
 def groups(document: Document) -> tuple[list[Group], int]:
     """Findings other than the cause, one entry per kind, and how many kinds were left out."""
     names = _short_names(document)
+    nodes = tuple(document["job"]["nodes"])
     kinds: dict[tuple[str, str, str, str], list[Finding]] = {}
     for finding in document["findings"]:
         if _is_cause(finding, document) or _repeats_cause(finding, document):
             continue
-        key = (finding["class"], finding["role"], finding["rule"], finding["title"])
+        key = (finding["class"], finding["role"], finding["rule"], normalise(finding["title"], nodes))
         kinds.setdefault(key, []).append(finding)
     ordered = sorted(kinds.values(), key=lambda members: _PRIORITY.get(members[0]["role"], 9))
     return [_group(members, names) for members in ordered[:MAX_GROUPS]], max(0, len(ordered) - MAX_GROUPS)
 
 
 def _one_of_each_kind(ranked: list[int], seen: list[Finding]) -> tuple[list[int], list[int]]:
-    """The most important line of each kind, and the others whose text differs from all before. What only followed from
-    the cause is quoted once per class."""
+    """The most important line of each kind, and the others that say something else than all before: not the same of
+    another rank, number or file. What only followed from the cause is quoted once per class."""
     kinds: set[tuple[str, str | None]] = set()
     texts: set[str] = set()
     chosen: list[int] = []
@@ -116,13 +121,18 @@ def _one_of_each_kind(ranked: list[int], seen: list[Finding]) -> tuple[list[int]
         finding = seen[index]
         initiates = finding["role"] in {"root", "contributor"}
         kind, line = (finding["class"], finding["rule"] if initiates else None), finding["first"]["text"]
-        if line in texts:
+        said = _said(line)
+        if said in texts:
             continue
-        texts.add(line)
-        texts.update(finding["block"])
+        texts.add(said)
+        texts.update(map(_said, finding["block"]))
         (others if kind in kinds else chosen).append(index)
         kinds.add(kind)
     return chosen, others
+
+
+def _said(line: str) -> str:
+    return normalise(line[:_COMPARED_CHARS])
 
 
 def _importance(finding: Finding, document: Document) -> tuple[int, int]:
@@ -142,7 +152,9 @@ def _is_cause(finding: Finding, document: Document) -> bool:
 def _repeats_cause(finding: Finding, document: Document) -> bool:
     """The last line of a traceback is a finding of its own, with the same words."""
     primary = document["primary"]
-    return primary is not None and finding["class"] == primary["class"] and finding["title"] == primary["title"]
+    return primary is not None and (
+        finding["class"] == primary["class"] and normalise(finding["title"]) == normalise(primary["title"])
+    )
 
 
 def _unseen_causes(document: Document) -> list[Finding]:
@@ -193,7 +205,9 @@ def _group(members: list[Finding], names: Mapping[str, str]) -> Group:
     if len(nodes) == 1 and len(ranks) <= 1:
         who = f"{who} on {nodes[0]}".strip()
     if first["first"] is not None:
-        who = ", ".join(part for part in (who, plural(count, "line")) if part)
+        titles = {f["title"] for f in members}
+        alike = f"{len(titles)} that differ in numbers or names" if len(titles) > 1 else ""
+        who = ", ".join(part for part in (who, plural(count, "line"), alike) if part)
     place = None if first["first"] is None else _place(first["first"], names)
     return Group(first["class"], first["role"], shown(first["title"], MAX_TITLE), who, count, place, first["why"])
 

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from slurm_triage.model.sentence import sentence
 from slurm_triage.report import wording
 from slurm_triage.report.as_document import as_document
 from slurm_triage.report.document import Document
@@ -66,7 +67,7 @@ def _variables(document: Document) -> dict[str, Any]:
         "retry": wording.retry_clause(document) if primary else None,
         "facts": " · ".join(wording.job_facts(document)),
         "narrative": prose(document["narrative"] or wording.cause_clause(document)),
-        "chain": document["chain"],
+        "chain": wording.chain_lines(document),
         "table": None if table is None else _table(table.columns, table.rows),
         "ranks": None if table is None else table.summary,
         "table_rest": None if table is None else table.rest,
@@ -128,5 +129,5 @@ def _findings(document: Document) -> list[Markdown]:
 def _group(kind: Group) -> Markdown:
     at = "" if kind.place is None else f", first at {code(kind.place)}"
     who = f" — {escape(kind.who)}{at}" if kind.who else ""
-    why = f". {prose(wording.sentence(kind.why))}" if kind.why else ""
+    why = f". {prose(sentence(kind.why))}" if kind.why else ""
     return Markdown(f"{code(kind.cls)} ({escape(kind.role)}): {prose(kind.title)}{who}{why}")

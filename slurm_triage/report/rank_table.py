@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from slurm_triage.model.same_text import normalise
+from slurm_triage.model.sentence import sentence
 from slurm_triage.report.plain_text import shown
-from slurm_triage.report.wording import UNKNOWN, plural, sentence, some_nodes, some_ranks, text
+from slurm_triage.report.wording import UNKNOWN, plural, some_nodes, some_ranks, text
 
 MAX_ROWS = 12
 #: Log text in a table is a reminder; the evidence quotes it in full.
@@ -31,9 +33,11 @@ class RankTable:
 
 def rank_table(document: Mapping[str, Any]) -> RankTable | None:
     """None when all ranks tell the same story (or none is known). Columns that nobody fills are left out."""
-    views = document["ranks"]
-    if len(views) < 2:
+    views, primary = document["ranks"], document.get("primary")
+    went_well = primary is None and document.get("status") == "completed"
+    if len(views) < 2 or (went_well and not any(map(_in_trouble, views))):
         return None
+    cause = "" if primary is None else f"{primary['class']}: {primary['title']}"
     kept = _most_telling(views)
     columns = {
         ("Ranks", "ranks"): [_ranks(v) for v in kept],
@@ -47,23 +51,29 @@ def rank_table(document: Mapping[str, Any]) -> RankTable | None:
     used = {name: cells for (name, key), cells in columns.items() if any(v[key] not in (None, "", []) for v in kept)}
     rest = len(views) - len(kept)
     left_out = f"{plural(rest, 'more group')} of ranks in triage.json." if rest else None
-    return RankTable(_summary(views), tuple(used), tuple(zip(*used.values(), strict=True)), left_out)
+    return RankTable(_summary(views, cause), tuple(used), tuple(zip(*used.values(), strict=True)), left_out)
 
 
-def _summary(views: list[Mapping[str, Any]]) -> str:
+def _in_trouble(view: Mapping[str, Any]) -> bool:
+    return bool(view["first_error"]) or view["exit"] not in {None, "", "exit 0"}
+
+
+def _summary(views: list[Mapping[str, Any]], cause: str) -> str:
     """``62 ranks say X; chi[2813,2827]: Y; chi2841 said nothing after 12:03:44Z``, the largest group first."""
     latest = max((view["last_time"] for view in views if view["last_time"]), default=None)
-    largest = sorted(_by_story(views, latest), key=lambda view: -len(view["ranks"]))
-    parts = [f"{_who(view)} {_story(view, latest)}" for view in largest[:MAX_TOLD]]
+    largest = sorted(_by_story(views, latest, cause), key=lambda view: -len(view["ranks"]))
+    parts = [f"{_who(view)} {_story(view, latest, cause)}" for view in largest[:MAX_TOLD]]
     rest = len(largest) - MAX_TOLD
     return sentence("; ".join(parts) + (f"; {plural(rest, 'more group')} of ranks" if rest > 0 else ""))
 
 
-def _by_story(views: list[Mapping[str, Any]], latest: str | None) -> list[Mapping[str, Any]]:
+def _by_story(views: list[Mapping[str, Any]], latest: str | None, cause: str) -> list[Mapping[str, Any]]:
     """Rows that differ in something the sentence does not tell (the last step of ranks with the same error) as one."""
     stories: dict[str, dict[str, Any]] = {}
     for view in views:
-        one = stories.setdefault(_story(view, latest).partition(" ")[2], {**view, "ranks": [], "nodes": []})
+        error = view["first_error"]
+        story = f"says {normalise(error)}" if error else _story(view, latest, cause).partition(" ")[2]
+        one = stories.setdefault(story, {**view, "ranks": [], "nodes": []})
         one["ranks"] = sorted([*one["ranks"], *view["ranks"]])
         one["nodes"] = [*one["nodes"], *(node for node in view["nodes"] if node not in one["nodes"])]
     return list(stories.values())
@@ -75,8 +85,11 @@ def _who(view: Mapping[str, Any]) -> str:
     return who if not nodes or len(ranks) > MAX_LISTED else f"{who} ({some_nodes(nodes, 40)})"
 
 
-def _story(view: Mapping[str, Any], latest: str | None) -> str:
+def _story(view: Mapping[str, Any], latest: str | None, cause: str) -> str:
+    """``cause``: what needs only its class here, the report begins with it."""
     verb = "say" if len(view["ranks"]) > 1 else "says"
+    if view["first_error"] and normalise(view["first_error"]) == normalise(cause):
+        return f"{verb} {cause.partition(':')[0]}"
     if view["first_error"]:
         return f"{verb} {shown(view['first_error'], MAX_SAID)}"
     bad_exit = view["exit"] and not view["exit"].endswith("(stopped)") and view["exit"] != "exit 0"

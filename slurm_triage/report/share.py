@@ -58,9 +58,10 @@ _ALIAS = re.compile(r"(?:path|user)-\d+(?:/.*)?\Z", re.DOTALL)
 _HOST_SHAPE = r"[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*"
 _HOST_NAME = rf"(?P<host>{_HOST_SHAPE})(?!\w)"
 #: Where logs name a host that no other field knows: NCCL and RCCL begin their lines with ``host:pid:thread [gpu]``,
-#: Open MPI and UCX with ``[host:pid]``, parallel shells with ``node07: ``.
+#: Open MPI and UCX with ``[host:pid]``, parallel shells with ``node07: ``, syslog with the clock, host and program.
 _HOST_IN_TEXT = re.compile(
-    rf"(?:(?:^|\s)(?={_HOST_SHAPE}:\d{{1,9}}:\d{{1,9}} \[\d)|\[(?={_HOST_SHAPE}(?::\d{{1,9}}){{1,2}}(?:\]| :))"
+    rf"(?:(?<![\w.-])(?={_HOST_SHAPE}:\d{{1,9}}:\d{{1,9}} \[\d)|\[(?={_HOST_SHAPE}(?::\d{{1,9}}){{1,2}}(?:\]| :))"
+    rf"|\d\d:\d\d:\d\d\S{{0,16}} (?={_HOST_SHAPE} [\w./()@-]{{1,64}}(?:\[\d{{1,9}}\])?: )"
     rf"|\[(?={_HOST_SHAPE}\]:\d)|^(?=(?:node|host|nid|compute|dgx)[a-z0-9-]{{0,40}}: )"
     rf"|slurmstepd-|\bhost(?:name)?[=:]\s{{0,8}}|srun: error: (?:Nodes? )?|\bON "
     rf"|\b[Nn]ode(?:s|List)?[= ]|[Nn]ode failure on |@){_HOST_NAME}"

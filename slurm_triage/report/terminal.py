@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from slurm_triage.model.sentence import sentence
 from slurm_triage.report import wording
 from slurm_triage.report.as_document import as_document
 from slurm_triage.report.document import Document
@@ -154,23 +155,25 @@ def _cause(view: _View, document: Document) -> None:
     primary = document["primary"]
     if primary is not None:
         colour = _STATUS_COLOUR.get(document["status"], "0")
-        view.lines.append("")
-        title = wrap(plain(f"{primary['class']}: {wording.cause_clause(document)}"), view.text_width, "", _INDENT)
-        view.lines += [view.paint(line, f"1;{colour}") for line in title]
         parts = [
+            primary["class"],
             f"{primary['confidence']} confidence",
             f"stage {primary['stage']}" if primary["stage"] else "",
             f"fault domain: {primary['domain']}",
             wording.retry_clause(document),
         ]
-        view.lines += [view.dim(line) for line in joined(filter(None, parts), view.text_width)]
-    narrative = document["narrative"]
+        first, *rest = joined(filter(None, parts), view.text_width)
+        cls, behind = plain(primary["class"]), first.removeprefix(plain(primary["class"]))
+        view.lines += ["", view.paint(cls, f"1;{colour}") + view.dim(behind), *map(view.dim, rest)]
+    narrative = document["narrative"] or ""
+    if primary is not None and primary["title"].removesuffix(")").lower() not in narrative.lower():
+        # Most stories begin with it.
+        narrative = f"{sentence(wording.cause_clause(document))} {narrative}".rstrip()
     if narrative:
         view.lines.append("")
         view.wrapped(narrative, "", "")
-    if len(document["chain"]) > 1:
-        for index, event in enumerate(document["chain"], 1):
-            view.wrapped(event, f"{index:3}. ")
+    for index, event in enumerate(wording.chain_lines(document), 1):
+        view.wrapped(event, f"{index:3}. ")
 
 
 def _history(view: _View, document: Document) -> None:
@@ -244,7 +247,7 @@ def _numbers(view: _View, document: Document) -> None:
     blank = " " * 12
     rows = {
         "Progress": joined(progress_parts(document), view.text_width, blank, blank),
-        "Cost": joined(filter(None, [wording.sentence(wording.cost_clause(document))]), view.text_width, blank, blank),
+        "Cost": joined(filter(None, [sentence(wording.cost_clause(document))]), view.text_width, blank, blank),
         "Throughput": joined(wording.throughput_lines(document), view.text_width, blank, blank),
     }
     if any(rows.values()):

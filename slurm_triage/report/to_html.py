@@ -46,6 +46,7 @@ def to_html(source: Report | Document, *, share: bool = False) -> str:
         retry=wording.retry_clause(document) if primary else None,
         facts=" · ".join(wording.job_facts(document)),
         narrative=document["narrative"] or wording.cause_clause(document),
+        chain=wording.chain_lines(document),
         table=rank_table(document),
         steps=document["next_steps"] or [wording.default_step(document)],
         resubmit=wording.resubmit_sentence(document),

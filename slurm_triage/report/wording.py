@@ -13,6 +13,7 @@ from typing import Any
 from slurm_triage.model.duration import human
 from slurm_triage.model.exit_status import signal_name
 from slurm_triage.model.nodelist import fold, fold_ranks
+from slurm_triage.model.sentence import located
 from slurm_triage.report.plain_text import cut, plain
 
 UNKNOWN = "unknown"
@@ -118,8 +119,7 @@ def cause_clause(document: Document) -> str:
     """Why, in one clause."""
     primary, progress = document["primary"], document["progress"]
     if primary is not None:
-        place = where(primary)
-        return f"{primary['title']} ({place})" if place else str(primary["title"])
+        return located(str(primary["title"]), where(primary))
     last, total = progress["last_step"], progress["total_steps"]
     if last is not None and total is not None:
         done = f"step {last + 1} of {total}"
@@ -127,6 +127,14 @@ def cause_clause(document: Document) -> str:
     if last is not None:
         return f"last step {last}"
     return "no failure found" if is_healthy(document) else "no cause found"
+
+
+def chain_lines(document: Document) -> list[str]:
+    """The causal chain, without repeating the cause that the story begins with. Empty if there is nothing else."""
+    primary, chain = document["primary"], list(document["chain"])
+    if primary is not None and chain[:1] == [f"{primary['class']}: {primary['title']}"]:
+        chain[0] = f"{primary['class']}, as said above"
+    return chain if len(chain) > 1 else []
 
 
 def cost_clause(document: Document) -> str:
@@ -169,7 +177,7 @@ def action_clause(document: Document) -> str:
         return "fix first: " + _clause(steps[0])
     if steps:
         return _clause(steps[0])
-    return retry_clause(document) if primary else UNKNOWN
+    return retry_clause(document) if primary else _clause(default_step(document))
 
 
 def _clause(sentence: str) -> str:
@@ -215,10 +223,10 @@ def chat_line(document: Document) -> str:
     parts = [
         f"{job_label(document)}{name}{attempt}: {document['status']}{cls}",
         cut(plain(cause_clause(document)), 160),
-        cost_clause(document) or "cost unknown",
+        cost_clause(document),
         action_clause(document),
     ]
-    return " · ".join(parts)
+    return " · ".join(filter(None, parts))
 
 
 def job_facts(document: Document) -> list[str]:
@@ -232,7 +240,9 @@ def job_facts(document: Document) -> list[str]:
     elapsed = job["elapsed_s"] if job["elapsed_s"] is not None else document["progress"]["wall_s"]
     if elapsed is not None and (elapsed >= _SHORTEST_RUN_S or job["elapsed_s"] is not None):
         limit = "" if job["time_limit_s"] is None else f" of {human(job['time_limit_s'])}"
-        parts.append(f"ran {human(elapsed)}{limit}")
+        # Without accounting: by the launcher's summary, or from the first clock in the log to the last.
+        source = "" if job["elapsed_s"] is not None else " by the log"
+        parts.append(f"ran {human(elapsed)}{limit}{source}")
     if job["state"]:
         parts.append(f"Slurm {job['state']}" + (f" ({job['reason']})" if job["reason"] not in {None, "None"} else ""))
     if job["exit_code"] is not None:
@@ -266,11 +276,6 @@ def throughput_lines(document: Document) -> list[str]:
     # The change is that of the slowest phase, which a run may have left behind since.
     worst = "" if data["change"] is None else f", worst window {signed_percent(data['change'])}"
     return [f"{line}: degraded{pattern}{worst}{steps}.", *data["hints"]]
-
-
-def sentence(clause: str) -> str:
-    """``clause`` with a capital first letter and a full stop."""
-    return f"{clause[:1].upper()}{clause[1:].removesuffix('.')}." if clause else ""
 
 
 def signed_percent(change: float) -> str:

@@ -14,15 +14,13 @@ from dataclasses import dataclass, replace
 from slurm_triage.model import nodelist
 from slurm_triage.model.diagnosis import Resubmit
 from slurm_triage.model.facts import AttemptFacts
-from slurm_triage.model.job import Job
+from slurm_triage.model.job import NO_JOB, Job
 from slurm_triage.model.report import Report
+from slurm_triage.resubmit.options import COMPONENT, Option, components, take_apart, words_of
 from slurm_triage.resubmit.recorded import Recorded, recorded_command, tag_of
 
 MAX_JOB_NAME_BYTES = 243
 _STAGES = "STAGE_TIMEOUTS"
-_EXCLUDE = ("-x", "--exclude")
-_NODELIST = ("-w", "--nodelist")
-_COUNT = ("-N", "--nodes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +86,9 @@ def rebuild(
             notes.append(
                 f"k8s has no --exclude: keep the job off {nodelist.fold(resubmit.exclude)} with K8S_NODE_SELECTOR"
             )
-        options = recorded.options
+        options = list(recorded.options)
     else:
-        pinned = nodes if pin else ()
-        options = _node_options(
-            recorded.options, resubmit.exclude, pinned, notes, elsewhere=resubmit.action == "other-nodes"
-        )
+        options = _slurm_options(recorded, resubmit, job, nodes if pin else (), notes)
     words = [recorded.program, *([recorded.spec] if recorded.spec is not None else []), *options]
     if arguments:
         words += ["--", *arguments] if recorded.kind != "sbatch" else list(arguments)
@@ -137,53 +132,74 @@ def _merged_stages(env: Iterable[tuple[str, str]], value: str) -> list[tuple[str
     return [*rest, (_STAGES, ",".join(f"{s}:{limit}" for s, limit in limits.items()))]
 
 
-def _node_options(
-    options: Sequence[str], exclude: Sequence[str], pinned: Sequence[str], notes: list[str], *, elsewhere: bool
-) -> tuple[str, ...]:
-    """One ``--exclude`` with the old nodes and the new ones, and a ``-w`` that does not contradict it."""
-    rest, old_exclude = _taken_out(options, _EXCLUDE)
-    rest, old_nodes = _taken_out(rest, _NODELIST)
-    _, counts = _taken_out(rest, _COUNT)
-    excluded = {n for text in old_exclude[-1:] for n in nodelist.expand(text)} | set(exclude)
-    wanted = [n for text in old_nodes[-1:] for n in nodelist.expand(text)] or list(pinned)
+def _slurm_options(
+    recorded: Recorded, resubmit: Resubmit, job: Job, pinned: Sequence[str], notes: list[str]
+) -> list[str]:
+    """The recorded options with the nodes that are wanted now, and of an array only the task that is asked for."""
+    options, _ = take_apart(recorded.options)
+    parts = components(options)
+    if len(parts) > 1:
+        notes.append("all components of the heterogeneous job are submitted again, with the same exclusions")
+        # What accounting knows is about one of them.
+        job, pinned = NO_JOB, ()
+    words: list[str] = []
+    for number, part in enumerate(parts):
+        words += [COMPONENT] if number else []
+        words += words_of(_with_nodes(part, resubmit, job, pinned, notes))
+    if job.array_task_id is not None:
+        options, _ = take_apart(words)
+        notes.append(f"--array={job.array_task_id}: the other tasks of the array are not run again")
+        words = [*words_of(o for o in options if o.name != "array"), f"--array={job.array_task_id}"]
+    return words
+
+
+def _with_nodes(
+    options: Sequence[Option], resubmit: Resubmit, job: Job, pinned: Sequence[str], notes: list[str]
+) -> list[Option]:
+    """One ``--exclude`` with the old nodes and the new ones, and a ``-w`` that does not contradict it. What the script
+    itself asks for is known from accounting; a word on the command line replaces it."""
+    result = [o for o in options if o.name not in ("exclude", "nodelist")]
+    old_exclude, old_nodes, counts = (_last(options, name) for name in ("exclude", "nodelist", "nodes"))
+    in_script = old_nodes is None and job.requested_nodes is not None
+    excluded = {*_nodes(old_exclude), *_nodes(job.excluded_nodes), *resubmit.exclude}
+    wanted = list(_nodes(old_nodes) or _nodes(job.requested_nodes) or pinned)
     kept = [n for n in wanted if n not in excluded]
-    count = int(counts[-1].split("-")[0]) if counts and counts[-1].split("-")[0].isdigit() else None
-    if wanted and len(kept) < len(wanted) and count is not None and len(kept) < count:
-        notes.append(
-            f"-w is left out: without {nodelist.fold(set(wanted) & excluded)} it names fewer nodes than -N {count}"
-        )
+    digits = (counts or "").split("-")[0]
+    # Without -N on the command line it is as many as the job got.
+    count = int(digits) if digits.isdigit() else job.node_count or 0
+    if len(kept) < len(wanted) and len(kept) < max(count, 1):
+        gone = nodelist.fold(set(wanted) & excluded)
+        few = f"fewer nodes than -N {count}" if kept else "none"
+        notes.append(f"-w is left out: without {gone} it names {few}")
         kept = []
-    if elsewhere and kept == wanted != []:
+    elif resubmit.action == "other-nodes" and kept == wanted != []:
         notes.append(f"-w {nodelist.fold(wanted)} is left out: other nodes are asked for")
         kept = []
-    result = list(rest)
-    if kept:
-        result += ["-w", nodelist.fold(kept)]
-    if excluded:
-        result.append(f"--exclude={nodelist.fold(excluded)}")
-    return tuple(result)
+    if in_script and wanted and not kept:
+        # An empty list on the command line takes the script's place (measured with sbatch 22.05).
+        result.append(Option("nodelist", None, ("--nodelist=",)))
+    if old_nodes is not None and "/" in old_nodes:
+        notes.append(f"-w names a file: see that {old_nodes} names no excluded node")
+        result += [o for o in options if o.name == "nodelist"][-1:]
+    elif kept and not (in_script and kept == wanted):
+        result.append(Option("nodelist", None, ("-w", nodelist.fold(kept))))
+    if old_exclude is not None and "/" in old_exclude:
+        if excluded:
+            notes.append(f"{old_exclude} holds the excluded nodes: add {nodelist.fold(excluded)}")
+        result += [o for o in options if o.name == "exclude"][-1:]
+    elif excluded and not (old_exclude is None and excluded == set(_nodes(job.excluded_nodes))):
+        result.append(Option("exclude", None, (f"--exclude={nodelist.fold(excluded)}",)))
+    return result
 
 
-def _taken_out(options: Sequence[str], names: tuple[str, str]) -> tuple[list[str], list[str]]:
-    """(options without the named one in any spelling, its values)."""
-    short, long = names
-    rest: list[str] = []
-    values: list[str] = []
-    i = 0
-    while i < len(options):
-        word = options[i]
-        if word in (short, long) and i + 1 < len(options):
-            values.append(options[i + 1])
-            i += 2
-            continue
-        if word.startswith(long + "="):
-            values.append(word[len(long) + 1 :])
-        elif word.startswith(short) and not word.startswith("--") and len(word) > 2:
-            values.append(word[2:])
-        else:
-            rest.append(word)
-        i += 1
-    return rest, values
+def _last(options: Sequence[Option], name: str) -> str | None:
+    """Of an option that is repeated the last one counts."""
+    return next((o.value for o in reversed(options) if o.name == name), None)
+
+
+def _nodes(text: str | None) -> tuple[str, ...]:
+    """sbatch takes a list with a slash in it for a file."""
+    return nodelist.expand(text) if text and "/" not in text else ()
 
 
 def _job_name(spec: str, arguments: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from slurm_triage.model.facts import AttemptFacts
 from slurm_triage.model.job import Job
+from slurm_triage.resubmit.options import Option, take_apart, words_of
 from slurm_triage.resubmit.words import split
 
 Kind = Literal["submit.sh", "k8s_submit.sh", "sbatch"]
@@ -21,6 +22,8 @@ _ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
 _DEFAULT_LIMITS = {"preflight": 900.0, "pull": 900.0, "ecc": 300.0, "train": None}
 #: Slurm prints huge limits for "no limit"; a year is nobody's wish.
 _NO_LIMIT_S = 365 * 86_400.0
+_NO_QUOTES = "accounting keeps the submit line without its quotes"
+FROM_STDIN = "the script came from standard input and is not recorded: give it again, as a file or by <"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,20 @@ def recorded_command(job: Job, attempt: AttemptFacts, submit_cmd: str | None) ->
             return found
     if attempt.header.model_name is not None:
         return from_header(job, attempt)
-    if job.submit_line:
-        return from_words(_safe_split(job.submit_line), doubts=("accounting keeps the submit line without its quotes",))
-    return None
+    return from_words(_submit_words(job), doubts=(_NO_QUOTES,)) if job.submit_line else None
+
+
+def _submit_words(job: Job) -> list[str]:
+    """Slurm joins the words by single blanks and quotes nothing, so every other character is as it was. Where a word
+    held blanks, what accounting knows of the job puts some of them together again."""
+    line = job.submit_line or ""
+    if job.source == "file" and any(" " in word for word in _safe_split(line)):
+        # Somebody wrote it by hand, for a shell.
+        return _safe_split(line)
+    for known in (job.name, job.comment, job.work_dir):
+        if known and " " in known:
+            line = line.replace(known, known.replace(" ", "\0"))
+    return [word.replace("\0", " ") for word in line.split(" ")]
 
 
 def _safe_split(line: str) -> list[str]:
@@ -73,52 +87,16 @@ def from_words(words: Sequence[str], doubts: tuple[str, ...] = ()) -> Recorded |
         kind: Kind = "submit.sh" if name == "submit.sh" else "k8s_submit.sh"
         return Recorded(kind, program, spec, tuple(rest[:cut]), tuple(rest[cut + 1 :]), tuple(env), doubts)
     if name == "sbatch":
-        count = _sbatch_option_count(rest)
-        return Recorded("sbatch", program, None, tuple(rest[:count]), tuple(rest[count:]), tuple(env), doubts)
+        options, script = take_apart(rest)
+        if options and options[-1].name == "wrap" and script:
+            # sbatch takes no script beside --wrap, so these words were part of the wrapped command.
+            *before, last = options[-1].words
+            options[-1], script = Option("wrap", None, (*before, " ".join((last, *script)))), []
+            doubts = (*doubts, "where the wrapped command ends is a guess: options behind it would look the same")
+        elif not script and not any(o.name == "wrap" for o in options):
+            doubts = (*doubts, FROM_STDIN)
+        return Recorded("sbatch", program, None, tuple(words_of(options)), tuple(script), tuple(env), doubts)
     return None
-
-
-#: sbatch options with a value in a word of its own (single letters, and long names without "=").
-_VALUE_LETTERS = frozenset("aAbBcCdDeEFgGhiJkLmMnNoOpqQsStwWxX")
-_FLAGS = frozenset(
-    [
-        "hold",
-        "exclusive",
-        "overcommit",
-        "oversubscribe",
-        "requeue",
-        "no-requeue",
-        "parsable",
-        "test-only",
-        "wait",
-        "quiet",
-        "verbose",
-        "spread-job",
-        "contiguous",
-        "reboot",
-        "use-min-nodes",
-        "ignore-pbs",
-        "overlap",
-        "get-user-env",
-    ]
-)
-
-
-def _sbatch_option_count(words: Sequence[str]) -> int:
-    """Words before the script (or before what follows the last option)."""
-    i = 0
-    while i < len(words):
-        word = words[i]
-        if word == "--":
-            return i + 1
-        if word.startswith("--"):
-            i += 1 if "=" in word or word[2:] in _FLAGS else 2
-        elif word.startswith("-") and len(word) > 1:
-            takes_next = len(word) == 2 and word[1] in _VALUE_LETTERS and word[1] not in "HhkOQsWX"
-            i += 2 if takes_next else 1
-        else:
-            return i
-    return len(words)
 
 
 def from_header(job: Job, attempt: AttemptFacts) -> Recorded:

@@ -130,7 +130,7 @@ def worker(settings: Settings, accounting: Accounting | None = None, engine: Eng
             memory_bytes=settings.child_memory_mib << 20,
         )
         watchers = Pool(
-            lambda task: watch(task, rules, settings),
+            lambda task: watch(task, rules, settings, memory),
             size=settings.watch_jobs,
             wall_s=watch_jobs.WALL_S,
             memory_bytes=settings.child_memory_mib << 20,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from slurm_triage.errors import NotFoundError
 from slurm_triage.logs.fold import fold_attempt
+from slurm_triage.logs.records import SAMPLE_BYTES, Unwrap, unwrapper
 from slurm_triage.logs.scan import FileScan
 from slurm_triage.logs.source import shown
 from slurm_triage.logs.windows import WINDOW_BYTES, Window
@@ -48,6 +49,8 @@ class Follower:
         self._inode = inode
         self._offset = 0
         self._rest = b""
+        self._unwrap: Unwrap | None = None
+        self._text_bytes = 0
         self._scan = FileScan(self.engine.ruleset, self.engine.matcher, 0, 0, None, None)
         self.ranks.clear()
         self.first_look = None
@@ -78,17 +81,21 @@ class Follower:
         grew = False
         while data := os.pread(handle, WINDOW_BYTES, self._offset):
             grew = True
-            base = self._offset - len(self._rest)
             self._offset += len(data)
             self.bytes_read += len(data)
-            buffer = bytearray(self._rest + data)
+            buffer = self._rest + data
             whole = buffer.rfind(b"\n") + 1
             if not whole and len(buffer) > _MAX_PARTIAL_BYTES:
                 # A line without end: no message that matters is that long.
                 whole = len(buffer)
             if whole:
-                self._scan.window(Window(buffer, whole, whole, base, False))
-            self._rest = bytes(buffer[whole:])
+                if self._unwrap is None and self._text_bytes < SAMPLE_BYTES:
+                    # Records may begin behind what the batch script says.
+                    self._unwrap = unwrapper(buffer[:whole])
+                lines = bytearray(self._unwrap(buffer[:whole]) if self._unwrap else buffer[:whole])
+                self._scan.window(Window(lines, len(lines), len(lines), self._text_bytes, False))
+                self._text_bytes += len(lines)
+            self._rest = buffer[whole:]
         return grew
 
     def _note_steps(self, now: float) -> None:

@@ -49,6 +49,10 @@ class Pending:
     """Keys of attempts whose reports are being made."""
     kernel_used: bool = False
 
+    def is_last_chance(self, now: float) -> bool:
+        """If accounting does not know the job by now, it never will."""
+        return now - self.first > UNKNOWN_WAIT_S
+
     def kernel(self) -> dict[str, tuple[KernelMessage, ...]]:
         """Messages of the nodes' kernels, by host, from files that a node's root wrote."""
         found: dict[str, tuple[KernelMessage, ...]] = {}
@@ -79,7 +83,7 @@ def decide(pending: Pending, job: Job | None, done: Done, settings: Settings, no
     """What the answer of accounting means for the pending events. ``now``: monotonic seconds."""
     waited = now - pending.first
     if job is None:
-        if waited > UNKNOWN_WAIT_S:
+        if pending.is_last_chance(now):
             return Decision(settled=True, why="accounting does not know the job")
         return Decision(why="accounting does not know the job yet")
     attempts = (*job.earlier, job)

@@ -6,14 +6,15 @@ import contextlib
 import errno
 import os
 import stat
-from collections import Counter
-from collections.abc import Iterable
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from slurm_triage.errors import TriageError
-from slurm_triage.service.spool_event import MAX_EVENT_BYTES, BadEventError, Event, parse
+from slurm_triage.service.spool_event import MAX_EVENT_BYTES, BadEventError, CutOffError, Event, parse
 
 NEW, TMP, BAD = "new", "tmp", "bad"
 
@@ -24,6 +25,14 @@ MAX_BAD = 100
 #: So many untrusted events of one user are held at a time, and of those so many about one job; the others stay unread
 #: until some of them are dealt with. Beyond the last number they are removed: jobs are found through accounting, too.
 MAX_OF_USER, MAX_OF_JOB, MAX_UNREAD = 10_000, 8, 100_000
+
+#: A hook writes an event in one go, and is killed after five seconds. What is not whole by then was cut off. More at a
+#: time are no hook's, and are not waited for.
+PATIENCE_S, MAX_CUT_OFF = 10.0, 1000
+
+#: For so long the untrusted events of one user are read in one go; then it is others' turn. 10 000 of the longest, full
+#: of escapes, took minutes.
+READ_S = 0.2
 
 #: A link, a socket, a device without driver, or something that may not be read: no hook of ours makes one.
 _ODD = frozenset({errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EACCES, errno.EPERM})
@@ -51,6 +60,11 @@ class Spool:
     known: set[str] = field(default_factory=set)
     unremoved: set[str] = field(default_factory=set)
     in_tmp: set[str] = field(default_factory=set)
+    clock: Callable[[], float] = time.monotonic
+    _cut_off: dict[str, float] = field(default_factory=dict)
+    """Names of events that are not whole yet, and until when they may become so."""
+    _read_s: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    """By user, how long his untrusted events have been read in this go."""
     _untrusted: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Whose a known name is, and which job it speaks of."""
     _of_user: Counter[int] = field(default_factory=Counter)
@@ -65,7 +79,7 @@ class Spool:
             raise TriageError(f"there is no spool at {self.directory}; run install.sh, or set spool in config.toml")
 
     def arrivals(self) -> list[Arrived]:
-        """Events that have come since the last call, oldest name first. Raises TriageError if the spool is away."""
+        """Events that have come since the last call, oldest first. Raises TriageError if the spool is away."""
         self.remove(())
         try:
             folder = os.open(self.directory / NEW, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -73,7 +87,10 @@ class Spool:
                 with os.scandir(folder) as entries:
                     unknown = (entry.name for entry in entries if entry.name not in self.known)
                     names = sorted(islice(unknown, MAX_LISTED))
-                return [arrived for name in names if (arrived := self._read(folder, name)) is not None]
+                self._read_s.clear()
+                self._cut_off = {name: self._cut_off[name] for name in names if name in self._cut_off}
+                found = [arrived for name in names if (arrived := self._read(folder, name)) is not None]
+                return sorted(found, key=lambda arrived: arrived.event.time)
             finally:
                 os.close(folder)
         except OSError as error:
@@ -81,11 +98,14 @@ class Spool:
 
     def _read(self, folder: int, name: str) -> Arrived | None:
         try:
-            found, data = self._content(folder, name)
-            if data is None:
+            found, event = self._event(folder, name)
+            if event is None:
                 self.hold(name, found.st_uid)
                 return None
-            event = parse(data)
+        except CutOffError:
+            if not self._may_become_whole(name):
+                self._refuse(name)
+            return None
         except BadEventError:
             self._refuse(name)
             return None
@@ -107,21 +127,34 @@ class Spool:
             event = event.hint()
         return Arrived(name, event, trusted, uid)
 
+    def _may_become_whole(self, name: str) -> bool:
+        now = self.clock()
+        if name not in self._cut_off and len(self._cut_off) < MAX_CUT_OFF:
+            self._cut_off[name] = now + PATIENCE_S
+        return now < self._cut_off.get(name, now)
+
     def _is_trusted(self, found: os.stat_result) -> bool:
         writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         return found.st_uid in self.trusted_uids and not writable and found.st_nlink == 1
 
-    def _content(self, folder: int, name: str) -> tuple[os.stat_result, bytes | None]:
-        """No bytes where its owner has too many others here."""
+    def _event(self, folder: int, name: str) -> tuple[os.stat_result, Event | None]:
+        """No event where its owner has too many others here."""
         handle = os.open(name, _READ, dir_fd=folder)
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             os.close(handle)
             raise BadEventError("the event is no file; remove it")
+        uid, trusted = found.st_uid, self._is_trusted(found)
         with os.fdopen(handle, "rb") as file:
-            if self._of_user[found.st_uid] >= MAX_OF_USER and not self._is_trusted(found):
+            if self._of_user[uid] >= MAX_OF_USER and not trusted:
                 return found, None
-            return found, file.read(MAX_EVENT_BYTES + 1)
+            if self._read_s[uid] >= READ_S:
+                raise BlockingIOError(errno.EAGAIN, "it is others' turn")
+            began = self.clock()
+            try:
+                return found, parse(file.read(MAX_EVENT_BYTES + 1), found.st_mtime)
+            finally:
+                self._read_s[uid] += 0.0 if trusted else self.clock() - began
 
     def hold(self, name: str, uid: int) -> None:
         """This untrusted event stays where it is and is read again once another one of its owner is dealt with."""

@@ -12,7 +12,7 @@ from slurm_triage.slurm import hook_env
 
 VERSION = "1"
 
-#: record-event writes at most 100 kernel lines of 600 bytes, tripled by escapes, and 60 values of 8 KiB, of which only
+#: The hooks write at most 100 kernel lines of 600 bytes, tripled by escapes, and 60 values of 8 KiB, of which only
 #: a handful are ever long.
 MAX_EVENT_BYTES = 256 << 10
 MAX_LINES = 256
@@ -23,10 +23,11 @@ KINDS = frozenset(
 )
 START_KINDS = frozenset({"prolog-slurmctld", "spank"})
 
+_BEGIN = "slurm-triage-event="
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _VALUE = re.compile(r"[ -~]*")
-_ESCAPE = re.compile(r"\\([0-9a-f]{2})")
+_BYTES = {f"{number:02x}": chr(number) for number in range(256)}
 #: ``sbatch --comment="triage=watch ..."``
 _IN_COMMENT = re.compile(r"(?:^|[\s,;])triage=(\w+)(?=$|[\s,;])")
 _KERNEL_TIME = re.compile(r"^\[ *(\d{1,12}\.\d{1,9})\] ?(.*)$", re.DOTALL)
@@ -34,6 +35,10 @@ _KERNEL_TIME = re.compile(r"^\[ *(\d{1,12}\.\d{1,9})\] ?(.*)$", re.DOTALL)
 
 class BadEventError(TriageError):
     """The file is not an event that a hook of ours can have written."""
+
+
+class CutOffError(BadEventError):
+    """The file does not end as an event does: it is being written, or it was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +77,9 @@ class Event:
         return Event(self.kind, self.job_id, "", self.time, {"SLURM_TRIAGE": self.wish} if self.wish else {})
 
 
-def parse(data: bytes) -> Event:
-    """The event in a spool file's bytes. Raises BadEventError, with one sentence that says why."""
+def parse(data: bytes, written: float | None = None) -> Event:
+    """The event in a spool file's bytes. ``written``: when, in seconds since the epoch; it counts where the event names
+    no time itself. Raises BadEventError, with one sentence that says why."""
     if len(data) > MAX_EVENT_BYTES:
         raise BadEventError(f"the event has more than {MAX_EVENT_BYTES} bytes; remove it")
     try:
@@ -83,7 +89,9 @@ def parse(data: bytes) -> Event:
     if len(lines) > MAX_LINES:
         raise BadEventError(f"the event has more than {MAX_LINES} lines; remove it")
     if lines[-2:] != ["end=1", ""]:
-        raise BadEventError("the event is not whole (a full disk, or not written by a hook); remove it")
+        begun = lines[0].startswith(_BEGIN) or (len(lines) == 1 and _BEGIN.startswith(lines[0]))
+        refusal = CutOffError if begun else BadEventError
+        raise refusal("the event is not whole (a full disk, or not written by a hook); remove it")
     values: dict[str, str] = {}
     kernel: list[str] = []
     for line in lines[:-2]:
@@ -95,12 +103,12 @@ def parse(data: bytes) -> Event:
         else:
             # The first value counts: a repeated key is not ours.
             values.setdefault(key, _unescape(value))
-    return _event(values, kernel)
+    return _event(values, kernel, written)
 
 
-def _event(values: dict[str, str], kernel: list[str]) -> Event:
+def _event(values: dict[str, str], kernel: list[str], written: float | None) -> Event:
     version, kind = values.pop("slurm-triage-event", None), values.pop("kind", "")
-    host, time = values.pop("host", ""), values.pop("time", "")
+    host, told = values.pop("host", ""), values.pop("time", "")
     uptime = values.pop("uptime", "")
     if version != VERSION:
         raise BadEventError(f"the event has version {version or 'none'}, this is for {VERSION}; upgrade the older side")
@@ -108,13 +116,14 @@ def _event(values: dict[str, str], kernel: list[str]) -> Event:
         raise BadEventError("the event is of no kind that a hook writes; remove it")
     if _HOST.fullmatch(host) is None:
         raise BadEventError("the event names no host; remove it")
-    if not (time.isdigit() and len(time) <= 12):
+    time = float(told) if told.isdigit() else None if told else written
+    if time is None or not 0.0 <= time < 1e12:
         raise BadEventError("the event has no time; remove it")
     job_id = hook_env.job_id(values)
     if job_id is None or len(job_id) > 10:
         raise BadEventError("the event names no job; remove it")
-    boot = float(time) - float(uptime) if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", uptime) else None
-    return Event(kind, job_id, host, float(time), values, tuple(_message(line, boot) for line in kernel))
+    boot = time - float(uptime) if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", uptime) else None
+    return Event(kind, job_id, host, time, values, tuple(_message(line, boot) for line in kernel))
 
 
 def _message(line: str, boot: float | None) -> KernelMessage:
@@ -128,5 +137,6 @@ def _unescape(value: str) -> str:
     """Bytes behind ``\\XX``, as UTF-8; what is not valid becomes U+FFFD."""
     if "\\" not in value:
         return value
-    raw = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), value)
+    first, *escapes = value.split("\\")
+    raw = first + "".join(_BYTES.get(part[:2], "\\" + part[:2]) + part[2:] for part in escapes)
     return raw.encode("latin-1").decode("utf-8", errors="replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,7 +12,8 @@ def start_worker(config: str | None = None) -> int:
     """Start a worker that ends itself when it is idle; returns its pid. If one is at work already, the new one finds
     its lock held and goes away in silence.
 
-    It gets a session of its own and none of our descriptors, so it survives the hook or shell that started it.
+    It gets a session of its own and none of our descriptors, so it survives the hook or shell that started it. As under
+    our units, it takes the processor time that others leave.
     """
     argv = [sys.executable, "-m", "slurm_triage", "worker", "--on-demand"]
     if config is not None:
@@ -26,4 +28,6 @@ def start_worker(config: str | None = None) -> int:
         close_fds=True,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )
+    with contextlib.suppress(ProcessLookupError):
+        os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))
     return process.pid

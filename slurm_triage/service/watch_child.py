@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from slurm_triage.diagnosis.stall import Stall
 from slurm_triage.errors import NotFoundError
+from slurm_triage.ledger.memory import Memory
 from slurm_triage.pipeline import Engine
 from slurm_triage.service.child import report_on
 from slurm_triage.service.follow import Follower
@@ -22,12 +23,13 @@ def watch(
     task: Task,
     engine: Engine,
     settings: Settings,
+    memory: Memory | None = None,
     *,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bytes:
     """Until the log says that the job is over; the worker ends it when accounting says so. The answer is for the
-    worker's log."""
+    worker's log. ``memory``: of other jobs, as it was when this child began."""
     name = display_id(task.job) or ""
     follower: Follower | None = None
     status, hangs = "running", 0
@@ -39,7 +41,7 @@ def watch(
         elif seen.status != status:
             status = seen.status
             hangs += status == "hanging"
-            report_on(task, engine, stall=_stall(seen))
+            report_on(task, engine, memory, stall=_stall(seen))
             if settings.watch_notify:
                 notify(settings.watch_notify, name, seen)
         if follower is not None and follower.attempt().summaries:

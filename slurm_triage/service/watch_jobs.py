@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from slurm_triage.diagnosis.completion import LIVE_STATES
 from slurm_triage.errors import AccountingError
 from slurm_triage.model.job import WAITING_STATES, Job
-from slurm_triage.service.lookup import MAX_IDS, Lookup
+from slurm_triage.service.lookup import MAX_IDS, Lookup, Pace
 from slurm_triage.service.pending import UNKNOWN_WAIT_S
 from slurm_triage.service.pool import Pool
 from slurm_triage.service.spool import Arrived, Spool
@@ -66,6 +66,8 @@ class WatchJobs:
     _jobs: dict[tuple[str, int | None], _Watched] = field(default_factory=dict)
     """By job and who says so: None for Slurm, else whose the file is. Nobody's word replaces another's."""
     _of_user: Counter[int] = field(default_factory=Counter)
+    _paces: dict[bool, Pace] = field(default_factory=lambda: {True: Pace(), False: Pace()})
+    """For Slurm's own events and for the others: a flood of these does not keep those waiting."""
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -108,9 +110,11 @@ class WatchJobs:
     def step(self) -> None:
         """One round."""
         now = self.clock()
-        due = [one for one in self._jobs.values() if one.next_ask <= now]
-        if due:
-            self._ask(due[:MAX_IDS], now)
+        for trusted, pace in self._paces.items():
+            due = [one for one in self._jobs.values() if one.next_ask <= now and one.start.trusted is trusted]
+            if due and pace.is_time([one.next_ask for one in due], now):
+                pace.asked(len(due), now)
+                self._ask(due[:MAX_IDS], now)
         for finished in self.pool.collect(0.0):
             job_id = finished.task.job.job_id or ""
             one = next((one for one in self._jobs.values() if one.task is finished.task), None)

@@ -26,18 +26,21 @@ class Choice:
     why: tuple[str, ...]
 
 
-def choose(wish: str = "auto", *, pyslurm_python: Sequence[str] = ()) -> Choice:
+def choose(wish: str = "auto", *, pyslurm_python: Sequence[str] = (), cluster: str | None = None) -> Choice:
     """The best source that answers. Starts pyslurm's process or runs ``sacct --version``; asks for no job.
 
     ``wish``: take this one or fail. ``pyslurm_python``: command line of a Python that has pyslurm, when ours has not.
+    ``cluster``: another one of the same slurmdbd is asked about; only the own one has its slurmctld here.
     Raises UsageError for an unknown wish, AccountingError when the wished source does not work.
     """
     if wish not in WISHES:
         raise UsageError(f"accounting = {wish!r} is not known; choose one of {', '.join(WISHES)}")
-    controller = Controller() if shutil.which("scontrol") else None
-    sacct = SacctAccounting(controller=controller)
+    controller = Controller() if shutil.which("scontrol") and cluster is None else None
+    command = ("sacct",) if cluster is None else ("sacct", "-M", cluster)
+    sacct = SacctAccounting(command, controller=controller)
+    history = SacctAccounting(command) if shutil.which("sacct") else None
     sources: dict[str, Callable[[], tuple[Accounting, str]]] = {
-        "pyslurm": lambda: _pyslurm(pyslurm_python, controller),
+        "pyslurm": lambda: _pyslurm(pyslurm_python, history, controller, cluster),
         "sacct": lambda: (sacct, f"sacct {sacct.version()} works"),
         "hook": lambda: (HookAccounting(), "the hooks' own words are used: reports stay provisional"),
     }
@@ -56,21 +59,22 @@ def choose(wish: str = "auto", *, pyslurm_python: Sequence[str] = ()) -> Choice:
     raise AccountingError("; ".join(why))
 
 
-def choose_askable(wish: str = "auto", *, pyslurm_python: Sequence[str] = ()) -> Accounting:
+def choose_askable(wish: str = "auto", *, pyslurm_python: Sequence[str] = (), cluster: str | None = None) -> Accounting:
     """A source that can be asked for any job; a hook's words, unless nothing else is wished, are for the worker only.
 
     Raises AccountingError, which says why neither pyslurm nor sacct works, and what ``choose`` raises."""
-    choice = choose(wish, pyslurm_python=pyslurm_python)
+    choice = choose(wish, pyslurm_python=pyslurm_python, cluster=cluster)
     if choice.accounting.name != "hook" or wish == "hook":
         return choice.accounting
     choice.accounting.close()
     raise AccountingError("; ".join(choice.why[:-1]))
 
 
-def _pyslurm(python: Sequence[str], controller: Controller | None) -> tuple[Accounting, str]:
+def _pyslurm(
+    python: Sequence[str], history: SacctAccounting | None, controller: Controller | None, cluster: str | None
+) -> tuple[Accounting, str]:
     # find_spec does not import it: importing can end this process.
     if not python and importlib.util.find_spec("pyslurm") is None:
         raise AccountingError("pyslurm is not installed for this Python; install the release of Slurm's own version")
-    history = SacctAccounting() if shutil.which("sacct") else None
-    source = PyslurmAccounting(python or (sys.executable,), sacct=history, controller=controller)
+    source = PyslurmAccounting(python or (sys.executable,), sacct=history, controller=controller, cluster=cluster)
     return source, f"pyslurm {source.pyslurm_version()} works, with Slurm {source.version()}"

@@ -4,7 +4,7 @@
 before that; here it can do no harm. This file imports nothing of slurm_triage, so that any Python that has pyslurm can
 run it, and works with pyslurm 22.5 to 25.11 (attributes that a version lacks are left out).
 
-    -> {"ids": ["7877", "7878"], "since": 1750000000, "until": null}
+    -> {"ids": ["7877", "7878"], "since": 1750000000, "until": null, "clusters": []}
     <- {"rows": [{"jobid": "7877", "jobidraw": "7877", "state": "FAILED", ...}, ...]}
     <- {"error": "Connection refused"}
 
@@ -56,6 +56,8 @@ def rows(pyslurm: Any, question: dict[str, Any]) -> list[dict[str, str]]:
     condition: dict[str, Any] = {}
     if question.get("ids"):
         condition["ids"] = [int(job_id) for job_id in question["ids"]]
+    if question.get("clusters"):
+        condition["clusters"] = question["clusters"]
     for ours, theirs in (("since", "start_time"), ("until", "end_time")):
         if question.get(ours) is not None:
             condition[theirs] = int(question[ours])

@@ -33,7 +33,7 @@ MAX_ANSWER_BYTES = 1 << 30
 
 class PyslurmAccounting:
     """``python``: command line of a Python that has pyslurm. ``sacct``, where it exists, tells what pyslurm cannot: the
-    earlier runs of requeued jobs. ``controller``: see SacctAccounting.
+    earlier runs of requeued jobs. ``controller``: see SacctAccounting. ``cluster``: whose jobs, if not our own's.
 
     The child is started with the first question, kept, and started again when it has died.
     """
@@ -47,12 +47,14 @@ class PyslurmAccounting:
         child: str | Path = CHILD,
         sacct: SacctAccounting | None = None,
         controller: Controller | None = None,
+        cluster: str | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
         self._argv = (*python, "-I", str(child))
         self._sacct = sacct
         self._controller = controller
+        self._clusters = [cluster] if cluster is not None else []
         self._start_timeout_s = start_timeout_s
         self._answer_timeout_s = answer_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
@@ -122,7 +124,7 @@ class PyslurmAccounting:
         if process is None or process.stdin is None:
             raise AccountingError("pyslurm's process is gone; ask again")
         try:
-            process.stdin.write(json.dumps(question).encode() + b"\n")
+            process.stdin.write(json.dumps({**question, "clusters": self._clusters}).encode() + b"\n")
             process.stdin.flush()
             answer = self._read_line(self._answer_timeout_s)
         except (OSError, AccountingError) as error:

@@ -16,13 +16,8 @@ class Backoff:
     first_s: float = 0.5
     factor: float = 2.0
     longest_s: float = 60.0
-    give_up_after_s: float = 3600.0
 
     def delay_s(self, attempt: int) -> float:
         """Time to wait after the ``attempt``-th failure (0, 1, ...)."""
         # The exponent is capped: a float overflows at 2.0 ** 1024.
         return min(self.longest_s, self.first_s * self.factor ** min(attempt, 64))
-
-    def exhausted(self, waited_s: float) -> bool:
-        """True when it is time to report with what is known (``final: false``) and come back at leisure."""
-        return waited_s >= self.give_up_after_s

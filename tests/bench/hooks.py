@@ -4,7 +4,8 @@
 
 Prints milliseconds more than the empty script (wall clock, as Slurm waits for it) and the CPU time of the hook. Ends
 with 1 if a hook's p99 is more than 20 ms above the empty script's. The node's epilog is run twice: with the kernel's
-messages of this machine, and with a kernel that has nothing but messages worth keeping in the part that is read.
+messages of this machine, and with a kernel that has nothing but messages worth keeping in the part that is read. So is
+jobcomp: on a spool on a local disk, and on another, where a process of its own ends it if it hangs.
 
 On a machine that is busy otherwise, every process waits for its turn: ``chrt -r 1 python tests/bench/hooks.py`` goes
 before the others, and so shows what a node shows that is idle when its job has ended.
@@ -48,6 +49,7 @@ CASES = {
     "50-slurm-triage": {**CONTROLLER_ENV, "SLURMD_NODENAME": "chi2801", "SLURM_SCRIPT_CONTEXT": "epilog_slurmd"},
 }
 CASES["busy kernel"] = CASES["50-slurm-triage"]
+CASES["guarded jobcomp"] = CASES["jobcomp"]
 
 
 def install(directory: Path) -> None:
@@ -60,9 +62,21 @@ def install(directory: Path) -> None:
             (directory / source.name).chmod(0o755)
     (directory / "empty").write_text("#!/bin/sh\nexit 0\n")
     (directory / "empty").chmod(0o755)
-    (directory / "hook.conf").write_text(f"spool={directory}/spool\n")
+    (directory / "hook.conf").write_text(f"spool={directory}/spool\nqueue={directory}/queue\n")
     for name in ("new", "tmp"):
         (directory / "spool" / name).mkdir(parents=True)
+
+
+def install_guarded(directory: Path) -> None:
+    """As ``install``, on a file system that may hang."""
+    install(directory)
+    (directory / "guarded jobcomp").symlink_to("jobcomp")
+
+
+def install_usual(directory: Path) -> None:
+    install(directory)
+    with open(directory / "hook.conf", "a") as conf:
+        conf.write("guard=off\n")
 
 
 def install_busy(directory: Path) -> None:
@@ -71,8 +85,8 @@ def install_busy(directory: Path) -> None:
     uptime_s = float(Path("/proc/uptime").read_text().split()[0])
     line = f"<4>[{uptime_s:12.6f}] {OUT_OF_MEMORY}\n"
     (directory / "kernel").write_text(line * (65536 // len(line)))
-    snapshot = directory / "node-snapshot"
-    snapshot.write_text(snapshot.read_text().replace("dmesg -S -s 65536", f"dmesg -S -F {directory}/kernel"))
+    carrier = directory / "carry-events"
+    carrier.write_text(carrier.read_text().replace("dmesg -S -s 65536", f"dmesg -S -F {directory}/kernel"))
     (directory / "busy kernel").symlink_to("50-slurm-triage")
 
 
@@ -92,14 +106,14 @@ def quantile(values: list[float], share: float) -> float:
 def main(runs: int) -> int:
     status = 0
     with tempfile.TemporaryDirectory() as name:
-        usual, busy = Path(name) / "usual", Path(name) / "busy"
-        usual.mkdir()
-        busy.mkdir()
-        install(usual)
-        install_busy(busy)
+        installers = (install_usual, install_busy, install_guarded)
+        usual, busy, guarded = (Path(name) / installer.__name__ for installer in installers)
+        for installer in installers:
+            (Path(name) / installer.__name__).mkdir()
+            installer(Path(name) / installer.__name__)
         print(f"{'hook':20}{'median':>8}{'p99':>8}{'CPU':>8}   ms more than an empty script, {runs} runs")
         for case, env in CASES.items():
-            directory = busy if (busy / case).is_symlink() else usual
+            directory = next((one for one in (busy, guarded) if (one / case).is_symlink()), usual)
             empty, hook = [], []
             for _ in range(runs):
                 empty.append(timed(directory / "empty", env))
@@ -110,11 +124,13 @@ def main(runs: int) -> int:
             print(f"{case:20}{median:8.1f}{p99:8.1f}{cpu:8.1f}")
             status |= p99 > LIMIT_MS
         # The last nodes' events come after their hooks.
-        time.sleep(1.0)
+        until = time.monotonic() + 30.0
+        while any(Path(name).glob("*/queue/*/*.*")) and time.monotonic() < until:
+            time.sleep(0.1)
         ends, snapshots = 0, 0
-        for path in [*(usual / "spool/new").iterdir(), *(busy / "spool/new").iterdir()]:
-            ends += ".node." not in path.name
-            snapshots += ".node." in path.name and path.read_text().count("kernel=[") == 100
+        for path in Path(name).glob("*/spool/new/*"):
+            ends += not path.name.endswith(".kernel")
+            snapshots += path.name.endswith(".kernel") and path.read_text().count("kernel=[") == 100
         if ends != runs * len(CASES) or snapshots < runs:
             print(f"{ends} ends instead of {runs * len(CASES)}, {snapshots} snapshots of {runs}", file=sys.stderr)
             status = 1

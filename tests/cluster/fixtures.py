@@ -32,7 +32,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(f"cluster-{lane}"))
 
 
-def _running(lane: str) -> Iterator[Cluster]:
+def _running(lane: str, session: pytest.Session) -> Iterator[Cluster]:
+    if getattr(session.config.option, "loadgroup", False) and not any("@" in item.nodeid for item in session.items):
+        # Spread over two workers, the second would wait for this cluster until the first has done all of its tests.
+        pytest.fail("pytest-xdist forms no groups; see pyproject.toml for versions that do")
     try:
         cluster = lanes.make(lane)
     except lanes.LaneUnavailableError as error:
@@ -52,13 +55,13 @@ def _running(lane: str) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def host_cluster() -> Iterator[Cluster]:
-    yield from _running("host")
+def host_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    yield from _running("host", request.session)
 
 
 @pytest.fixture(scope="session")
-def root_cluster() -> Iterator[Cluster]:
-    yield from _running("root")
+def root_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    yield from _running("root", request.session)
 
 
 @pytest.fixture(scope="session", params=lanes.LANES)

@@ -62,7 +62,7 @@ def test_other_ranks_say_whether_the_checkpoint_is_intact(triage_text: Triage) -
     text += "".join(saved(r, 10) for r in (1, 2, 3)) + LOCK + exits(1, (0, 1, 2, 3))
     report = triage_text(text + "== Training FAILED (exit=1, 3s) ==\n" + summary(1, "Training FAILED (exit=1)"))
     assert primary(report) == "checkpoint-fs-error"
-    assert any("3 other rank(s)" in n and "intact" in n for n in report.diagnosis.notes)
+    assert any("3 other ranks report" in n and "intact" in n for n in report.diagnosis.notes)
 
 
 def test_nobody_saved_it_so_it_must_be_checked(triage_text: Triage) -> None:

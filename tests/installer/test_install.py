@@ -51,14 +51,14 @@ def test_in_and_out_again(place: Place) -> None:
         "slurm/epilog.d/50-slurm-triage",
     }
     assert installed["libexec/jobcomp"][0] == installed["slurm/epilog.d/50-slurm-triage"][0] == "-rwxr-xr-x"
-    assert "EpilogSlurmctld=" in output
+    assert "JobCompLoc=" in output
     assert "then: restart slurmctld" in output
     # It works from there.
     with open(place.path("etc/hook.conf"), "a") as conf:
-        conf.write("snapshot=off\n")
+        conf.write(f"snapshot=off\nqueue={place.path('queue')}\n")
     subprocess.run([place.epilog_d / "50-slurm-triage"], env={"SLURM_JOBID": "7"}, check=True)
     subprocess.run([place.path("libexec/jobcomp")], env={"JOBID": "8", "JOBSTATE": "FAILED"}, check=True)
-    (event,) = [parse(path.read_bytes()) for path in place.path("spool/new").iterdir()]
+    (event,) = [parse(path.read_bytes(), path.stat().st_mtime) for path in place.path("spool/new").iterdir()]
     assert (event.kind, event.job_id) == ("jobcomp", "8")
     shown = subprocess.run(
         [place.path("bin/slurm-triage"), "--version"], env=place.env, capture_output=True, check=True
@@ -218,17 +218,19 @@ def test_files_that_drain_nodes_are_named(place: Place) -> None:
 @pytest.mark.parametrize(
     "conf, wanted, unwanted",
     [
-        ("", ("EpilogSlurmctld=", "JobCompType=jobcomp/script", "with --epilog"), ("      Epilog=",)),
+        ("", ("JobCompType=jobcomp/script", "with --epilog"), ("      Epilog=", "EpilogSlurmctld")),
         ("Epilog=/etc/site.sh", ("Epilog is the single script /etc/site.sh",), ("50-slurm-triage",)),
+        ("EpilogSlurmctld=/x", ("JobCompType=jobcomp/script",), ("EpilogSlurmctld",)),
+        ("JobCompType=jobcomp/none", ("JobCompType=jobcomp/script",), ("EpilogSlurmctld",)),
+        ("jobcomptype = jobcomp/mysql", ("JobCompType is jobcomp/mysql", "      EpilogSlurmctld="), ("JobCompLoc",)),
+        ("JobCompType=jobcomp/script\nJobCompLoc=/x", ("JobCompLoc is your /x.", "      EpilogSlurmctld="), ()),
         ("Include hooks.conf", ("EpilogSlurmctld is your /etc/site-ctld",), ("      EpilogSlurmctld=",)),
-        ("jobcomptype = jobcomp/elasticsearch", ("JobCompType is jobcomp/elasticsearch",), ("JobCompLoc",)),
-        ("JobCompType=jobcomp/none", ("JobCompType=jobcomp/script",), ()),
-        ("#EpilogSlurmctld=/x", ("      EpilogSlurmctld=",), ("is your",)),
-        ("EpilogSlurmctld=/x # why not", ("EpilogSlurmctld is your /x.",), ()),
+        ("JobCompType=jobcomp/mysql\n#EpilogSlurmctld=/x", ("      EpilogSlurmctld=",), ("is your",)),
+        ("JobCompType=jobcomp/mysql\nEpilogSlurmctld=/x # why not", ("EpilogSlurmctld is your /x.",), ()),
     ],
 )
 def test_what_the_site_has_decides(place: Place, conf: str, wanted: tuple[str, ...], unwanted: tuple[str, ...]) -> None:
-    (place.slurm / "hooks.conf").write_text("EpilogSlurmctld=/etc/site-ctld\n")
+    (place.slurm / "hooks.conf").write_text("EpilogSlurmctld=/etc/site-ctld\nJobCompType=x\n")
     place.conf.write_text(f"ClusterName=test\nSlurmUser=nobody\n{conf}\n")
     output = place.run().stdout
     assert all(text in output for text in wanted), output

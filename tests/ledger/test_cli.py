@@ -159,8 +159,9 @@ def test_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     assert text.splitlines()[2].split()[:4] == ["alpha", "chi2803", "3", "1"]
     assert "exclude until" in text
     assert out(capsys, "nodes", "-M", "alpha").splitlines()[2].split()[:3] == ["chi2803", "3", "1"]
-    assert out(capsys, "nodes", "--exclude") == "chi2803\n"
-    assert out(capsys, "nodes", "chi2801,chi2810", "--exclude") == "\n"
+    assert out(capsys, "nodes", "--exclude", "-M", "alpha") == "chi2803\n"
+    assert out(capsys, "nodes", "--exclude", "-M", "beta") == "\n"
+    assert out(capsys, "nodes", "chi2801,chi2810", "--exclude", "-M", "alpha") == "\n"
     assert len(out(capsys, "nodes", "-a", "-P", "-n").splitlines()) == 10
     assert ids(out(capsys, "nodes", "chi[2802-2803]", "-M", "alpha", "-P", "-n")) == ["chi2803", "chi2802"]
     assert json.loads(out(capsys, "nodes", "--json"))["nodes"][0]["node"] == "chi2803"

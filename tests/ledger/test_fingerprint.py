@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_triage.ledger.fingerprint import cause_rule, fingerprint, normalise, traceback_frames
+from slurm_triage.ledger.fingerprint import cause_rule, fingerprint, traceback_frames
 from slurm_triage.model.diagnosis import Diagnosis, Finding, Primary, Resubmit
 from slurm_triage.model.facts import Match, Place
+from slurm_triage.model.same_text import normalise
 
 
 def diagnosis(

@@ -185,9 +185,11 @@ def test_an_outbreak_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_the_memory_is_bounded() -> None:
     memory = Memory(clock=lambda: NOW)
-    memory.add(record(i, name=f"n{i}", status="completed" if i % 2 else "failed") for i in range(12_000))
-    assert len(memory._failures) == 5_000
-    assert len(memory._recent) == 2_000
+    memory.add(record(i, name=f"n{i}", status="completed" if i % 2 else "failed") for i in range(30_000))
+    kept = {id(r): r for trials in memory._failures.values() for r in trials.values()}
+    assert len(kept) <= 20_000
+    assert memory._failure_count == sum(map(len, memory._failures.values())) <= 20_000
+    assert len(memory._recent_failures) + len(memory._recent_others) <= 4_000
     assert len(memory._good) <= 4_000
 
 

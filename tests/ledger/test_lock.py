@@ -20,11 +20,17 @@ KINDS = ("flock", "strict")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_eight_processes_race_and_never_two_hold_it(tmp_path: Path, kind: lock.Kind) -> None:
-    outcome = race(tmp_path, kind, processes=8, seconds=1.5)
-    assert outcome.overlaps == 0
+    # A machine that is busy otherwise may need longer until all have had their turns.
+    for seconds in (1.5, 6.0, 24.0):
+        root = tmp_path / f"{seconds}"
+        root.mkdir()
+        outcome = race(root, kind, processes=8, seconds=seconds)
+        assert outcome.overlaps == 0
+        if outcome.holds > 8:
+            break
     assert outcome.holds > 8
-    assert outcome.acknowledged == len(list(records(snapshot([tmp_path]))))
-    assert not verify(tmp_path / "alpha").new_losses
+    assert outcome.acknowledged == len(list(records(snapshot([root]))))
+    assert not verify(root / "alpha").new_losses
 
 
 @pytest.mark.parametrize("kind", KINDS)

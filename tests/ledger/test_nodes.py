@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_triage.ledger.chance import benjamini_hochberg, binomial_tail, combined_tail
+from slurm_triage.ledger.chance import benjamini_hochberg, binomial_tail, combined_tail, hypergeometric_tail
 from slurm_triage.ledger.nodes import ADVICE_S, CLEAN_RUN_S, FALSE_DISCOVERY_RATE, NodeStats, advice, node_stats
 from slurm_triage.ledger.record import LedgerRecord
 from tests.ledger.samples import DAY_S, T0, record
@@ -17,11 +17,20 @@ from tests.ledger.samples import DAY_S, T0, record
 NODES = [f"n{i:02d}" for i in range(32)]
 
 
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 40), st.integers(0, 40), st.fractions(0, 1, max_denominator=50))
 def test_the_binomial_tail_is_exact(events: int, trials: int, chance: Fraction) -> None:
     exact = sum(comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(events, trials + 1))
     assert binomial_tail(events, trials, float(chance)) == pytest.approx(float(exact), rel=1e-9, abs=1e-300)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30), st.integers(0, 30))
+def test_the_hypergeometric_tail_is_exact(events: int, drawn: int, marked: int, more: int) -> None:
+    total = max(drawn, marked) + more
+    hits = sum(comb(marked, k) * comb(total - marked, drawn - k) for k in range(events, drawn + 1))
+    exact = Fraction(hits, comb(total, drawn))
+    assert hypergeometric_tail(events, drawn, marked, total) == pytest.approx(float(exact), rel=1e-9, abs=1e-300)
 
 
 def test_the_binomial_tail_of_a_large_ledger_is_a_number() -> None:
@@ -157,6 +166,7 @@ def test_faults_are_compared_by_node_hours() -> None:
     assert rows_for("n1", [*faults, *long], T0).named
 
 
+@settings(deadline=None)
 @given(st.integers(0, 6), st.integers(0, 5), st.lists(st.fractions(0, 1, max_denominator=9), max_size=5))
 def test_the_combined_tail_is_exact(events: int, trials: int, chances: list[Fraction]) -> None:
     share = Fraction(1, 7)

@@ -115,6 +115,12 @@ def test_an_outbreak_names_what_the_jobs_share_and_others_have_not() -> None:
     assert "node chi2803 (6)" in found.sentence
 
 
+def test_nodes_that_are_shared_by_all_are_told_together() -> None:
+    rows = [at(100 + i, 0.5 + i * 0.004, nodes="k[11-26]", user=f"u{i}", name=f"run{i}") for i in range(6)]
+    (found,) = outbreaks([*rows, *healthy(60)])
+    assert "in common: node k[11-26] (6)." in found.sentence
+
+
 def test_what_everybody_has_is_not_told() -> None:
     rows = [*hit(6), *healthy(60)]
     assert {s.what for s in outbreaks(rows)[0].shared} == {"node"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -24,7 +23,6 @@ from slurm_triage.metrics.from_spool import reconciled_samples, spool_samples
 from slurm_triage.metrics.from_worker import worker_samples
 from slurm_triage.service.tallies import Scan, Tallies
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 NOW = 1_773_200_000.0
 
 #: The text format's grammar (prometheus.io, "Exposition formats"), for gauges and counters.
@@ -301,67 +299,3 @@ def test_promtool_has_nothing_to_say(everything: Path, tmp_path: Path) -> None:
     with path.open("rb") as file:
         done = subprocess.run(["promtool", "check", "metrics"], stdin=file, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-# -- dashboard and documentation ----------------------------------------------------------------------------------
-
-
-def dashboard() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((DOCS / "grafana" / "slurm-triage.json").read_text())
-    return found
-
-
-def queries() -> list[str]:
-    found = [t["expr"] for panel in dashboard()["panels"] for t in panel.get("targets", [])]
-    return [*found, *(v["query"]["query"] for v in dashboard()["templating"]["list"] if v["type"] == "query")]
-
-
-def test_the_dashboard_uses_exactly_the_exported_metrics() -> None:
-    used = {name for query in queries() for name in re.findall(rf"\b{PREFIX}\w+", query)}
-    assert used == {PREFIX + name for name in CATALOG}
-
-
-def test_the_dashboard_uses_only_labels_that_exist(everything: Path, tmp_path: Path) -> None:
-    known: dict[str, set[str]] = {}
-    for sample in (*ledger_samples([everything], 0.0, now=time.time()), *worker_samples(tmp_path / "state")):
-        known.setdefault(PREFIX + sample.name, set()).update(sample.labels)
-    for query in queries():
-        for name, selector in re.findall(rf"({PREFIX}\w+)\{{([^}}]*)\}}", query):
-            assert set(re.findall(r"(\w+)(?:=~|!=|=)", selector)) <= known[name], query
-        for grouped in re.findall(r"by \(([\w, ]+)\)", query):
-            metric = next(iter(re.findall(rf"{PREFIX}\w+", query)))
-            assert set(grouped.split(", ")) <= known[metric], query
-
-
-def test_panels_do_not_overlap_and_have_their_own_ids() -> None:
-    panels = dashboard()["panels"]
-    assert len({p["id"] for p in panels}) == len(panels)
-    cells: set[tuple[int, int]] = set()
-    for panel in panels:
-        place = panel["gridPos"]
-        own = {
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        }
-        assert not own & cells, panel["title"]
-        assert place["x"] + place["w"] <= 24
-        cells |= own
-
-
-def test_every_metric_is_documented() -> None:
-    text = (DOCS / "metrics.md").read_text()
-    assert set(re.findall(rf"`({PREFIX}[a-z_]+)`", text)) == {PREFIX + name for name in CATALOG}
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian package prometheus)")
-def test_promtool_parses_every_query(tmp_path: Path) -> None:
-    rules = [
-        {"record": f"test:query{n}", "expr": query.replace("$cluster", ".*")}
-        for n, query in enumerate(queries())
-        if not query.startswith("label_values")
-    ]
-    path = tmp_path / "rules.yml"
-    path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
-    done = subprocess.run(["promtool", "check", "rules", str(path)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -38,8 +38,27 @@ def test_stopped_ranks_reported_nothing_wrong() -> None:
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    told = summary(*(view([rank], first_error=f"error {rank}") for rank in range(9)))
+    told = summary(*(view([rank], first_error=f"error {'abcdefghi'[rank]}") for rank in range(9)))
     assert told.endswith("; 5 more groups of ranks.")
+
+
+def test_errors_that_differ_in_numbers_are_one_story() -> None:
+    errors = [f"python-exception: IndexError: index {17 + rank} is out of bounds for /data/{rank}" for rank in range(3)]
+    told = summary(*(view([rank], first_error=error) for rank, error in enumerate(errors)), view([3]))
+    assert told.startswith("Ranks 0-2 (node[000-002]) say python-exception: IndexError: index 17")
+
+
+def test_the_cause_is_not_told_again_rank_by_rank() -> None:
+    views = [view([0], first_error="oom-gpu: GPU 0 is full"), view([1])]
+    document = {"ranks": views, "status": "failed", "primary": {"class": "oom-gpu", "title": "GPU 3 is full"}}
+    table = rank_table(document)
+    assert table is not None
+    assert table.summary == "Rank 0 (node000) says oom-gpu; rank 1 (node001) reported nothing wrong, last step 41."
+
+
+def test_a_job_that_went_well_needs_no_table() -> None:
+    document = {"ranks": [view([0], last_step=59), view([1])], "status": "completed", "primary": None}
+    assert rank_table(document) is None
 
 
 def test_one_story_needs_no_table() -> None:

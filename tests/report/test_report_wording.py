@@ -82,7 +82,7 @@ def test_a_new_run_that_is_pointless_stays_pointless() -> None:
 
 def test_evidence_does_not_repeat_the_title() -> None:
     assert select(report_document(slow_job())).unseen == ()
-    assert screen(slow_job()).count(TITLE) == 1
+    assert screen(slow_job()).lower().count(TITLE.lower()) == 1
 
 
 def test_without_evidence_nobody_is_sent_to_it() -> None:
@@ -109,7 +109,7 @@ def two_findings() -> Report:
         primary=primary("port-fail", "the port is in use"),
         findings=(cause, after),
         chain=("port-fail: the port is in use", "consequence: signal-kill: it crashed (port-fail came first)"),
-        ranks=tuple(RankView((rank,), (), None, f"error {rank}", None, None) for rank in (0, 1)),
+        ranks=tuple(RankView((rank,), (), None, f"error {'ab'[rank]}", None, None) for rank in (0, 1)),
     )
     return replace(report(), diagnosis=found)
 
@@ -122,7 +122,7 @@ def test_what_the_chain_tells_is_not_listed_again() -> None:
 
 def test_a_table_of_nothing_but_rank_numbers_is_left_out() -> None:
     lines = to_terminal(two_findings(), width=100, color=False).splitlines()
-    assert "  Rank 0 says error 0; rank 1 says error 1." in lines
+    assert "  Rank 0 says error a; rank 1 says error b." in lines
     assert "  ranks" not in lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -107,6 +108,44 @@ def test_a_plain_job(desk: Desk) -> None:
     # What would have been printed without care is refused.
     careless = line.replace("-N 2", "-N 2 -w node01,node02")
     assert "Invalid node name" in desk.bash(f"{careless} 2>&1 || true")
+
+
+def test_arguments_that_accounting_keeps_without_their_quotes(desk: Desk) -> None:
+    """What a real sbatch got the second time is what it got the first time, but for the nodes and the array."""
+    words = [
+        "-J",
+        "it's odd",
+        "-a",
+        "0-3",
+        "--time=5",
+        "train.sh",
+        '{"lr":1}',
+        "it's",
+        "$(id)",
+        "`id`",
+        "a\\b",
+        "",
+        "*",
+    ]
+    job = desk.bash(f"sbatch --parsable {shlex.join(words)}").strip()
+    desk.cluster.wait(job)
+    line = last_line(desk.resubmit(f"{job}_2"))
+    got = desk.bash(f"sbatch() {{ printf '%s\\0' \"$@\"; }}; {line}").split("\0")[:-1]
+    options = ["--parsable", "-J", "it's odd", "--time=5", "--exclude=node01", "--array=2"]
+    assert got == [*options, *words[words.index("train.sh") :]]
+    assert "node01" not in desk.accepted(line)
+
+
+def test_what_the_script_asks_for_itself_is_not_lost(desk: Desk) -> None:
+    script = desk.outside / "directives.sh"
+    script.write_text("#!/bin/sh\n#SBATCH -N 2 --exclude=node06 --nodelist=node01,node02\nexit 3\n")
+    job = desk.bash("sbatch --parsable --time=5 directives.sh").strip()
+    desk.cluster.wait(job)
+    text = desk.resubmit(job)
+    assert last_line(text) == "sbatch --parsable --time=5 --nodelist= '--exclude=node[01,06]' directives.sh"
+    where = desk.accepted(last_line(text))
+    assert len(where) == 2
+    assert not where & {"node01", "node06"}
 
 
 def submitted(desk: Desk, line: str) -> str:

@@ -65,6 +65,11 @@ class Site:
         result = subprocess.run(argv, env=env, text=True, capture_output=True, timeout=300.0, check=False)
         if check and result.returncode:
             raise ClusterError(f"install.sh ended with {result.returncode}: {result.stdout}{result.stderr}")
+        hook_conf = self.prefix / "etc/hook.conf"
+        if hook_conf.exists() and "\nqueue=" not in hook_conf.read_text():
+            # Not where other sites on this machine, and earlier ones, have theirs.
+            with open(hook_conf, "a") as conf:
+                conf.write(f"queue={self.prefix}/queue\n")
         return result
 
     def command(self, *args: str, user: str = "root", check: bool = True) -> subprocess.CompletedProcess[str]:

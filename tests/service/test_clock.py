@@ -9,17 +9,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from slurm_triage.model.job import Job
+from slurm_triage.service import lookup, pending
 from slurm_triage.service.reconcile import Reconciler
 from slurm_triage.service.spool import Spool
 from tests.service.conftest import ended_job
-from tests.service.fake_site import FAILED_LOG, FakeSite
+from tests.service.fake_site import FAILED_LOG, FakeSite, TableAccounting
 
 HOUR_S, DAY_S = 3600.0, 86400.0
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
@@ -84,6 +85,34 @@ def test_jobs_missed_while_the_clock_was_ahead(tmp_path: Path) -> None:
             found |= {run.end or 0.0 for job in jobs for run in span.ended(job)}
             reconciler.begin(span, ())
     assert found == set(ends)
+
+
+class WindowedAccounting(TableAccounting):
+    """Shows what ended since then, as sacct does."""
+
+    def jobs(self, ids: Sequence[str], *, since: float | None = None, until: float | None = None) -> dict[str, Job]:
+        found = super().jobs(ids, since=since, until=until)
+        return {job_id: job for job_id, job in found.items() if since is None or (job.end or 0.0) >= since}
+
+
+@pytest.mark.parametrize("step_s", [9 * DAY_S, 30 * DAY_S, 400 * DAY_S, -400 * DAY_S])
+@pytest.mark.parametrize("before", [True, False], ids=["events before", "events after"])
+def test_no_job_is_dropped_by_a_clock_that_is_wrong_by_days(
+    site: FakeSite, set_clock: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, step_s: float, before: bool
+) -> None:
+    """So many that accounting is asked about a stretch of time, which is reckoned by this host's clock."""
+    monkeypatch.setattr(lookup, "FEW_IDS", 3)
+    monkeypatch.setattr(pending, "UNKNOWN_WAIT_S", 1.0)
+    jobs = [ended_job(site, str(970 + number)) for number in range(6)]
+    for job in jobs:
+        site.add(job, event=before)
+    set_clock(step_s)
+    for job in () if before else jobs:
+        site.event(job.job_id or "")
+    site.accounting = WindowedAccounting(site.directory / "accounting")
+    assert site.work().counts.dropped == 0
+    assert {record.job_id for record in site.all_records()} == {job.job_id for job in jobs}
+    assert site.waiting() == []
 
 
 def test_event_that_is_being_written_survives_a_clock_set_ahead(

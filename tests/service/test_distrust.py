@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_triage.service import outcome
+from slurm_triage.service import outcome, spool
 from slurm_triage.service.outcome import BadOutcomeError
 from slurm_triage.service.privilege import PrivilegeError, drop
 from slurm_triage.service.rates import FairQueue
@@ -20,7 +20,7 @@ from tests.service.fake_site import FakeSite
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root has something to lose")
 
 
-def test_garbage_in_the_spool(site: FakeSite, place: Path) -> None:
+def test_garbage_in_the_spool(site: FakeSite, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     treasure = place / "treasure"
     treasure.write_text("root's")
     new = site.settings.spool / "new"
@@ -35,6 +35,9 @@ def test_garbage_in_the_spool(site: FakeSite, place: Path) -> None:
     site.add(ended_job(site, "805"))
     site.work()
     assert len(site.records("805")) == 1
+    assert [name for name in site.waiting() if name != "directory"] == ["empty", "half"], "they may become whole"
+    monkeypatch.setattr(spool, "PATIENCE_S", 0.0)
+    site.work()
     assert [name for name in site.waiting() if name != "directory"] == []
     assert treasure.read_text() == "root's"
 

@@ -45,6 +45,24 @@ ENDINGS: Mapping[str, list[tuple[str, str | None]]] = {
 }
 
 
+#: By Slurm's state; a job that could not be started has failed, whatever Slurm then did with it.
+STATUS = {"COMPLETED": "completed"} | dict.fromkeys(
+    ("CANCELLED", "TIMEOUT", "DEADLINE", "REQUEUED", "PREEMPTED"), "cancelled"
+)
+
+CLOUD = """\
+SuspendProgram=/bin/true
+ResumeProgram=/bin/true
+ResumeTimeout=5
+SuspendTimeout=5
+SuspendTime=60
+SuspendExcNodes=node[01-06]
+NodeName=cloud01 NodeAddr=127.0.0.1 Port=17080 CPUs=8 RealMemory=8000 State=CLOUD
+PartitionName=cloud Nodes=cloud01 MaxTime=INFINITE State=UP
+"""
+BOOTED = ("--requeue", "--no-requeue")
+
+
 @pytest.fixture(scope="module")
 def site(host_cluster: Cluster) -> Iterator[Site]:
     with installed(host_cluster, "endings", **QUICK) as site:
@@ -87,6 +105,8 @@ def test_the_report_names_how_it_ended(site: Site, ids: Mapping[str, str], name:
     records = runs(site, ids[name])
     assert [(record["state"], record.get("class")) for record in records] == ENDINGS[name]
     for record in records:
+        never_ran = record.get("class") == "prolog-fail"
+        assert record["status"] == ("failed" if never_ran else STATUS.get(record["state"], "failed"))
         if record.get("report_path") is not None:
             report = Path(record["report_path"])
             assert json.loads(report.read_bytes())["accounting"] == {"source": "sacct", "final": True}
@@ -99,6 +119,31 @@ def test_a_job_that_is_held_after_a_failed_launch_is_explained_while_it_waits(
     shown = site.command("show", ids["launch-failed-held"], "--fresh", user=ALICE).stdout
     assert "launch-fail" in shown
     assert "held" in shown
+
+
+def test_a_node_that_never_boots(site: Site, ids: Mapping[str, str]) -> None:
+    """One of a cloud, and whatever is said to start it does nothing."""
+    del ids
+    cluster = site.cluster
+    conf = cluster.path(cluster.layout.slurm_conf)
+    before = conf.read_text()
+    try:
+        conf.write_text(before + CLOUD)
+        cluster.ctld_restart()
+        cluster.scontrol("reconfigure")
+        directory = cluster.workdir(ALICE, "cloud")
+        jobs = [cluster.submit(ALICE, "true", "-p", "cloud", again, cwd=directory) for again in BOOTED]
+        cluster.wait_for("both given up", lambda: all(runs(site, job_id) for job_id in jobs), 120.0)
+        for job_id in jobs:
+            record = runs(site, job_id)[0]
+            assert (record["state"], record["status"], record.get("class")) == ("NODE_FAIL", "failed", "node-fail")
+            assert record["nodes"] == "cloud01"
+        cluster.scancel(*jobs)
+    finally:
+        conf.write_text(before)
+        cluster.ctld_restart()
+        cluster.scontrol("reconfigure")
+    cluster.wait_for("all nodes idle", cluster.all_idle, 60.0)
 
 
 def test_only_the_sites_own_prolog_has_drained_a_node(site: Site, ids: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -87,8 +88,24 @@ def test_the_owners_word_counts_beside_a_strangers(site: FakeSite) -> None:
         assert (len(worker.watching.pool), site.waiting()) == (1, [own.name])
 
 
+def test_nobodys_events_keep_the_reader_from_others(site: FakeSite) -> None:
+    """Every look at the clock costs 10 ms here, every event so many seconds."""
+    ticks = itertools.count()
+    at_a_time = int(spool.READ_S / 0.01)
+    forged = {forge(site, str(93_000 + number), "node", pad=10).name for number in range(3 * at_a_time)}
+    other = forge(site, "94000", "node", uid=OTHER_OWNER)
+    other = other.rename(other.with_name("z-last"))
+    genuine = site.event("95000", "node")
+    reader = Spool(site.settings.spool, frozenset({0}), clock=lambda: next(ticks) * 0.01)
+    found = [{item.name for item in reader.arrivals()} for _ in range(5)]
+    assert {other.name, genuine.name} < found[0]
+    assert max(map(len, found)) <= at_a_time + 4
+    assert set().union(*found) == {*forged, other.name, genuine.name}
+
+
 def test_untrusted_events_are_held_small_and_few(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "MAX_OF_USER", 20)
+    monkeypatch.setattr(spool, "READ_S", 60.0)
     for number in range(30):
         forge(site, str(90_000 + number // 15), "node", pad=200)
         forge(site, str(91_000 + number), "node", pad=1)

@@ -35,23 +35,26 @@ pytestmark = pytest.mark.slow
 
 @dataclass
 class Bench:
-    """``with_us`` and ``without``: texts of slurm.conf."""
+    """``with_us`` and ``without``: texts of slurm.conf; ``epilog``: what is in epilog.d with us."""
 
     site: Site
     with_us: str
     without: str
+    epilog: str
 
     def configure(self, text: str) -> None:
         cluster = self.site.cluster
         cluster.path(cluster.layout.slurm_conf).write_text(text)
+        cluster.set_hooks({"epilog.d/50-slurm-triage": self.epilog if text == self.with_us else None})
         cluster.ctld_restart()
         cluster.scontrol("reconfigure")
         cluster.wait_for("all nodes idle", cluster.all_idle, 60.0)
 
     def start_worker(self) -> int:
-        """With the priority that our unit gives it."""
+        """As our unit starts it (systemd/slurm-triage-worker.service): CPUSchedulingPolicy=idle, Nice=19."""
         pid = self.site.start_worker()
-        os.setpriority(os.PRIO_PROCESS, pid, 5)
+        os.setpriority(os.PRIO_PROCESS, pid, 19)
+        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
         return pid
 
     @property
@@ -90,7 +93,7 @@ def bench(host_cluster: Cluster) -> Iterator[Bench]:
     without = conf.read_text()
     try:
         site.install("--edit-slurm-conf")
-        yield Bench(site, conf.read_text(), without)
+        yield Bench(site, conf.read_text(), without, (cluster.dir / "hooks/epilog.d/50-slurm-triage").read_text())
     finally:
         site.stop_worker()
         site.install("--uninstall", "--purge", check=False)

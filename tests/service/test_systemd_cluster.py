@@ -14,11 +14,14 @@ from tests.cluster import booted
 from tests.cluster.booted import Booted
 from tests.cluster.cluster import Cluster
 from tests.cluster.layout import CHECKOUT, USERS
+from tests.ledger.databases import Database
+from tests.ledger.sql_servers import PASSWORD, MariaDB, programs, server
 from tests.service.site import Site
 
 ALICE, BOB = USERS
 WORKER, ONCE = "slurm-triage-worker.service", "slurm-triage-once.service"
 PATH_UNIT, TIMER = "slurm-triage-spool.path", "slurm-triage-reconcile.timer"
+MIRROR = "slurm-triage-mirror.service"
 SETTINGS = "settle_s = 0.5\nreconcile_s = 5\nreconcile_lag_s = 2\n"
 
 
@@ -163,3 +166,77 @@ def test_the_timer_finds_jobs_that_no_hook_reported(site: BootedSite, on_demand:
     on_demand.run("systemctl", "enable", "--now", TIMER)
     assert site.wait_for_reports(job_id)[job_id]["state"] == "FAILED"
     assert "reported by no hook" in on_demand.journal(ONCE)
+
+
+# ---- the copy in a database ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def database(site: BootedSite) -> Iterator[Database]:
+    """A real server, and the mirror's unit at work on it."""
+    where = programs(MariaDB.wanted)
+    if where is None:
+        pytest.skip("needs the server of MariaDB (Debian: mariadb-server)")
+    config, secret = site.prefix / "etc/config.toml", site.prefix / "etc/mirror.password"
+    before = config.read_text()
+    secret.write_text(f"{PASSWORD}\n")
+    secret.chmod(0o600)
+    program = f"{site.prefix}/bin/slurm-triage"
+    unit = site.machine.run("cat", site.machine.show(MIRROR, "FragmentPath")).stdout
+    assert f"ExecStart={program} ledger mirror --follow\n" in unit
+    quick = f"RestartSec=1\nExecStart=\nExecStart={program} ledger mirror --follow --interval 1\n"
+    # Tests may use a Python below /tmp.
+    quick += f"BindReadOnlyPaths={sys.prefix}\n"
+    with server(MariaDB, where) as running:
+        config.write_text(f'{before}mirror = "{running.url}"\nmirror_password_file = "{secret}"\n')
+        site.machine.drop_in(MIRROR, f"[Service]\n{quick}")
+        site.machine.run("systemctl", "enable", "--now", MIRROR)
+        yield Database(running.url, PASSWORD, running)
+        site.machine.run("systemctl", "disable", "--now", MIRROR)
+        config.write_text(before)
+
+
+def test_the_mirror_follows_through_its_own_death_and_the_databases(site: BootedSite, database: Database) -> None:
+    machine, server_of_it = site.machine, database.server
+    assert server_of_it is not None
+
+    def copied(*jobs: str) -> bool:
+        # The table is made before the first copy is told.
+        told = "records copied" in machine.journal(MIRROR)
+        return told and set(jobs) <= {row[0] for row in database.rows("job_id", "attempt")}
+
+    first = fail(site, ALICE)
+    site.wait_for_reports(first)
+    machine.wait_for("first row", lambda: copied(first), 30.0)
+    pid = machine.show(MIRROR, "MainPID")
+    machine.run("kill", "-KILL", pid)
+    machine.wait_for("restart", lambda: machine.show(MIRROR, "NRestarts") == "1", 30.0)
+    second = fail(site, BOB)
+    site.wait_for_reports(second)
+    machine.wait_for("row after the restart", lambda: copied(first, second), 30.0)
+    server_of_it.stop()
+    third = fail(site, ALICE)
+    site.wait_for_reports(third)
+    machine.wait_for("words about it", lambda: "cannot mirror" in machine.journal(MIRROR), 30.0)
+    assert machine.show(MIRROR, "ActiveState") == "active"
+    server_of_it.start()
+    machine.wait_for("row after the outage", lambda: copied(first, second, third), 60.0)
+    assert machine.show(MIRROR, "NRestarts") == "1"
+    machine.run("systemctl", "stop", MIRROR)
+    assert machine.show(MIRROR, "Result") == "success"
+    assert PASSWORD not in machine.journal(MIRROR)
+    assert "Traceback" not in machine.journal(MIRROR)
+
+
+@pytest.mark.usefixtures("database")
+def test_the_mirror_may_read_everything_and_write_nothing(site: BootedSite) -> None:
+    pid = site.machine.show(MIRROR, "MainPID")
+    status = dict(line.split(":\t", 1) for line in site.machine.run("cat", f"/proc/{pid}/status").stdout.splitlines())
+    # CAP_DAC_READ_SEARCH alone.
+    assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 1 << 2
+    assert status["NoNewPrivs"] == "1"
+    for place in (site.prefix / "var/ledger", Path("/etc")):
+        refused = site.machine.run("nsenter", f"--target={pid}", "--mount", "touch", f"{place}/x", check=False)
+        assert "Read-only file system" in refused.stderr
+    assert PASSWORD not in site.machine.run("cat", f"/proc/{pid}/cmdline").stdout
+    assert PASSWORD not in site.machine.run("cat", f"/proc/{pid}/environ").stdout

@@ -34,7 +34,8 @@ def site(host_cluster: Cluster) -> Iterator[Site]:
         cluster.scontrol("reconfigure")
         cluster.wait_for("all nodes idle", cluster.all_idle, 30.0)
         notify = site.prefix / "notify"
-        notify.write_text('#!/bin/sh\necho "$(id -un) $SLURM_TRIAGE_TEXT" >>/tmp/slurm-triage-told-$SLURM_TRIAGE_JOB\n')
+        words = "$(id -un) $USER $HOME $SLURM_TRIAGE_TEXT"
+        notify.write_text(f'#!/bin/sh\necho "{words}" >>/tmp/slurm-triage-told-$SLURM_TRIAGE_JOB\n')
         notify.chmod(0o755)
         site.start_worker(**WORKER, watch_notify=str(notify))
         yield site
@@ -62,7 +63,8 @@ def test_a_hang_is_reported_while_the_job_runs(site: Site) -> None:
     assert not reports[plain].exists(), "only what asked for it is watched"
     told = Path(f"/tmp/slurm-triage-told-{watched}")
     cluster.wait_for("notification", told.exists, 30.0)
-    assert told.read_text().startswith(f"{ALICE} {watched} hanging: step 6/14")
+    owner = f"{ALICE} {ALICE} {cluster.home(ALICE)}"
+    assert told.read_text().startswith(f"{owner} {watched} hanging: step 6/14")
     told.unlink()
     # A worker that comes after a crash goes on; the event is still there.
     site.kill_worker()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import stat
 import time
 from collections.abc import Callable
@@ -99,6 +100,36 @@ def test_a_hang_is_reported_while_it_lasts(site: FakeSite, settings: Settings) -
     assert [line.split()[:2] for line in told] == [[str(site.uid), word] for word in ("hanging", "running", "hanging")]
     assert "301 hanging: step 2" in told[0]
     assert "all 2 ranks stopped after step 2" in told[0]
+
+
+def test_a_live_report_tells_what_happened_before(site: FakeSite, settings: Settings) -> None:
+    before = time.time() - 3600.0
+    times = {"submit": before - 100, "start": before - 90, "end": before}
+    good = ended_job(site, "312", state="COMPLETED", exit_code=0, name="llama", nodes=("node02",), **times)
+    site.add(good, b"epoch 1\ndone\n")
+    site.work()
+    running(site, "313", name="llama")
+    start(site, "313")
+    with build.worker(settings, site.accounting, site.engine) as worker:
+        worker.poll_s = POLL_S
+        until(worker, "live report", partial(is_hanging, site, "313"))
+        worker.drain()
+    history = json.loads(report(site, "313").read_bytes())["history"]
+    assert history["sentences"] == ["Changed since job 312, which worked: nodes without node02, with node01."]
+
+
+def test_the_command_runs_as_the_owner_in_his_home(site: FakeSite, settings: Settings) -> None:
+    owner = pwd.getpwuid(site.uid)
+    notify = site.directory / "notify"
+    notify.write_text(f'#!/bin/sh\necho "$HOME $USER $(id -u)" >{site.home}/told\n')
+    running(site, "321")
+    start(site, "321")
+    with build.worker(settings, site.accounting, site.engine) as worker:
+        worker.poll_s = POLL_S
+        until(worker, "notification", (site.home / "told").exists)
+        until(worker, "the command's words", lambda: bool((site.home / "told").read_text()))
+        worker.drain()
+    assert (site.home / "told").read_text() == f"{owner.pw_dir} {owner.pw_name} {site.uid}\n"
 
 
 def test_the_end_is_noticed_without_any_event(

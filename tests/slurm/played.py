@@ -15,7 +15,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.layout import CHECKOUT
 
 HOOK_KINDS = ("epilog-slurmctld", "prolog-slurmctld", "jobcomp", "mail", "task-epilog")
-HELPERS = ("record-event", "node-snapshot", "kernel-messages")
+HELPERS = ("record-event", "carry-events", "kernel-messages")
 
 
 @dataclass
@@ -37,13 +37,15 @@ def install_hooks(cluster: Cluster) -> Path:
     for name in ("new", "tmp"):
         (spool / name).mkdir(parents=True, exist_ok=True)
         (spool / name).chmod(0o1733)
+    # Events that could not be carried wait for the next job on their node.
+    shutil.rmtree(cluster.dir / "triage-queue", ignore_errors=True)
     moved = {"/etc/slurm-triage": f"{inside}/etc", "/usr/libexec/slurm-triage": f"{inside}/hooks"}
     for name in HELPERS:
         text = (CHECKOUT / "hooks" / name).read_text()
         for old, new in moved.items():
             text = text.replace(old, new)
         (hooks / name).write_text(text)
-    (cluster.dir / "etc/hook.conf").write_text(f"spool={inside}/triage-spool\n")
+    (cluster.dir / "etc/hook.conf").write_text(f"spool={inside}/triage-spool\nqueue={inside}/triage-queue\n")
     cluster.set_hooks({kind: CHECKOUT / "hooks" / kind for kind in HOOK_KINDS}, moved)
     cluster.set_hooks({"epilog.d/50-slurm-triage": CHECKOUT / "epilog.d/50-slurm-triage"}, moved)
     return spool
@@ -52,7 +54,8 @@ def install_hooks(cluster: Cluster) -> Path:
 def remove_hooks(cluster: Cluster) -> None:
     cluster.set_hooks(dict.fromkeys(HOOK_KINDS))
     cluster.set_hooks({"epilog.d/50-slurm-triage": None})
-    shutil.rmtree(cluster.dir / "triage-spool", ignore_errors=True)
+    for name in ("triage-spool", "triage-queue"):
+        shutil.rmtree(cluster.dir / name, ignore_errors=True)
 
 
 def play(cluster: Cluster, names: Sequence[str] | None = None) -> Played:
@@ -63,12 +66,20 @@ def play(cluster: Cluster, names: Sequence[str] | None = None) -> Played:
     started = scenarios.start_all(cluster, names, prolog_slurmctld=f"{cluster.layout.inside}/hooks/start")
     played = Played(cluster, ids=started.ids, skipped=started.skipped)
     played.states = scenarios.finish_all(cluster, started)
+    wait_for_nodes(cluster)
     played.events = read_spool(spool)
     return played
 
 
+def wait_for_nodes(cluster: Cluster) -> None:
+    """Until what the nodes' epilogs have queued is in the spool."""
+    queue = cluster.dir / "triage-queue"
+    cluster.wait_for("events of the nodes", lambda: not any(queue.glob("*/*.*")), 20.0)
+
+
 def read_spool(spool: Path) -> list[Event]:
-    return [parse(path.read_bytes()) for path in sorted((spool / "new").iterdir())]
+    paths = sorted((spool / "new").iterdir(), key=lambda path: path.stat().st_mtime)
+    return [parse(path.read_bytes(), path.stat().st_mtime) for path in paths]
 
 
 def accounting(cluster: Cluster, *, controller: bool = False) -> SacctAccounting:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from slurm_triage.cli.main import main
 from slurm_triage.errors import AccountingError, UsageError
 from slurm_triage.model.job import Job
 from slurm_triage.slurm import choose as choosing
@@ -44,6 +46,38 @@ printf '%s\\n' "$*" >> "$(dirname "$0")/asked"
 d=${4#--delimiter=}
 printf '7%s7%s0%sCOMPLETED%s5%s10%s20%sn1%s\\n' "$d" "$d" "$d" "$d" "$d" "$d" "$d" "$d"
 """
+
+
+@pytest.mark.parametrize("cluster", [None, "elsewhere"])
+def test_another_cluster_is_asked_through_accounting_alone(
+    make: MakeCommand, tmp_path: Path, cluster: str | None
+) -> None:
+    """Its job of the same number is not the one that slurmctld here knows."""
+    make("sacct", 'case $1 in -M) echo "$1 $2" >>"$(dirname "$0")/asked"; shift 2 ;; esac' + SACCT)
+    make("scontrol", 'echo scontrol >>"$(dirname "$0")/asked"; exit 1')
+    source = choose("sacct", cluster=cluster).accounting
+    assert source.jobs(["7"])["7"].state == "COMPLETED"
+    asked = (tmp_path / "asked").read_text()
+    assert ("scontrol" in asked, "-M elsewhere" in asked) == (cluster is None, cluster is not None)
+
+
+def test_a_report_of_another_cluster_is_never_made_of_what_lies_here(
+    make: MakeCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "slurm-7.out").write_text("ValueError: boom\n")
+    (tmp_path / "slurm-8.out").write_text("ValueError: boom\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLURM_TRIAGE_LEDGER", str(tmp_path / "none"))
+    monkeypatch.setenv("SLURM_TRIAGE_ACCOUNTING", "sacct")
+    show = ["show", "--fresh", "-M", "elsewhere", "--json"]
+    make("sacct", f'[ "$1" = -M ] || exit 1; shift 2{SACCT}')
+    assert main([*show, "7"]) == 0
+    assert json.loads(capsys.readouterr().out)["accounting"]["source"] == "sacct"
+    assert main([*show, "8"]) == 3
+    assert "neither ledger nor accounting knows a job 8 of elsewhere" in capsys.readouterr().err
+    make("sacct", "exit 1")
+    assert main([*show, "7"]) == 4
+    assert "accounting cannot be asked about elsewhere" in capsys.readouterr().err
 
 
 def test_the_columns_are_those_the_version_has(make: MakeCommand, tmp_path: Path) -> None:
@@ -179,11 +213,9 @@ def test_the_hooks_words_are_never_final() -> None:
 
 
 def test_backoff_doubles_up_to_its_limit() -> None:
-    backoff = Backoff(first_s=0.5, factor=2.0, longest_s=60.0, give_up_after_s=600.0)
+    backoff = Backoff(first_s=0.5, factor=2.0, longest_s=60.0)
     assert [backoff.delay_s(n) for n in range(9)] == [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
     assert backoff.delay_s(10**6) == 60.0
-    assert not backoff.exhausted(599.0)
-    assert backoff.exhausted(600.0)
 
 
 def test_versions_compare() -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ NEW = """    array_id, array_task_id, array_tasks_waiting, requeue_count, failed
 def source(tmp_path: Path) -> Iterator[Callable[..., PyslurmAccounting]]:
     made: list[PyslurmAccounting] = []
 
-    def make(pyslurm: str, child: str | None = None, **limits: float) -> PyslurmAccounting:
+    def make(pyslurm: str, child: str | None = None, **limits: Any) -> PyslurmAccounting:
         (tmp_path / "pyslurm.py").write_text(pyslurm)
         script = tmp_path / "child.py"
         real = f"import runpy; runpy.run_path({str(CHILD)!r}, run_name='__main__')"
@@ -73,6 +74,13 @@ def test_attributes_of_22_05(source: Callable[..., PyslurmAccounting]) -> None:
     (step,) = job.steps
     assert (step.exit_code, step.exit_signal, step.max_rss_bytes) == (None, None, 1048576)
     assert job.final
+
+
+def test_another_cluster_is_asked_for(source: Callable[..., PyslurmAccounting]) -> None:
+    extra = "    cluster = property(lambda self: (db.asked.get('clusters') or ['own'])[0])"
+    pyslurm = PYSLURM.format(version="25.11.2", extra=extra)
+    assert source(pyslurm).jobs(["7"])["7"].cluster == "own"
+    assert source(pyslurm, cluster="elsewhere").jobs(["7"])["7"].cluster == "elsewhere"
 
 
 def test_attributes_of_25_11(source: Callable[..., PyslurmAccounting]) -> None:

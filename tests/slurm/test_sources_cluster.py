@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from slurm_triage.slurm.accounting import Accounting, select
 from slurm_triage.slurm.pyslurm_source import PyslurmAccounting
 from slurm_triage.slurm.sacct import SacctAccounting
 from tests.cluster.cluster import Cluster
+from tests.cluster.layout import CLUSTER_NAME
 from tests.cluster.rootfs import RootCluster
 from tests.cluster.scenarios import SCENARIOS
 from tests.slurm.expected import EXPECTED, check, check_held
@@ -26,9 +28,9 @@ def slurm_conf(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CONF", str(played.cluster.layout.slurm_conf))
 
 
-def pyslurm(cluster: RootCluster, *, sacct: SacctAccounting | None = None, **limits: float) -> PyslurmAccounting:
-    child = cluster.checkout / "slurm_triage/slurm/pyslurm_child.py"
-    return PyslurmAccounting(cluster.python, child=child, sacct=sacct, **limits)
+def pyslurm(lane: RootCluster, *, sacct: SacctAccounting | None = None, **more: Any) -> PyslurmAccounting:
+    child = lane.checkout / "slurm_triage/slurm/pyslurm_child.py"
+    return PyslurmAccounting(lane.python, child=child, sacct=sacct, **more)
 
 
 @pytest.fixture
@@ -103,6 +105,29 @@ def test_recent_finds_every_job_that_ended(played: Played, sources: list[Account
         assert set(played.ids.values()) - set(found) == set()
         assert [run.state for run in found[played.ids["preempted"]].earlier] == ["PREEMPTED"]
         assert list(source.recent(100.0, 200.0)) == []
+
+
+def test_another_cluster_of_the_same_slurmdbd(played: Played) -> None:
+    """It has a job of the same number, which ended otherwise."""
+    cluster, job_id = played.cluster, played.ids["exit-3"]
+    cluster.output("sacctmgr", "-iQ", "add", "cluster", "elsewhere")
+    try:
+        table = "elsewhere_job_table"
+        statements = f"insert into {table} select * from {CLUSTER_NAME}_job_table where id_job = {job_id};"
+        statements += f"update {table} set exit_code = 4 << 8;"
+        socket = f"--socket={cluster.layout.inside}/db/mysqld.sock"
+        cluster.run(["mariadb", "--no-defaults", socket, "slurm_acct_db", "-e", statements])
+        sacct = SacctAccounting([*cluster.prefix, "sacct", "-M", "elsewhere"])
+        found: list[Accounting] = [sacct]
+        if isinstance(cluster, RootCluster):
+            found.append(pyslurm(cluster, cluster="elsewhere"))
+        for source in found:
+            job = source.jobs([job_id])[job_id]
+            assert (job.cluster, job.state, job.exit_code) == ("elsewhere", "FAILED", 4)
+            assert source.jobs([played.ids["success"]]) == {}
+            source.close()
+    finally:
+        cluster.output("sacctmgr", "-iQ", "delete", "cluster", "elsewhere")
 
 
 def test_one_query_for_all(played: Played, sources: list[Accounting]) -> None:

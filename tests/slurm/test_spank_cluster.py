@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import ClusterError
-from tests.slurm.played import install_hooks, read_spool
+from tests.slurm.played import install_hooks, read_spool, wait_for_nodes
 
 BUILD = Path(__file__).resolve().parents[2] / "hooks/spank/build"
 
@@ -43,6 +43,7 @@ def test_the_wish_arrives_with_the_events(cluster: Cluster, plugin: Path) -> Non
     option_wins = cluster.submit("alice", "true", "--triage=on", "-o", "/dev/null", SLURM_TRIAGE="off")
     no_wish = cluster.submit("alice", "true", "-o", "/dev/null", SLURM_TRIAGE="perhaps")
     cluster.wait(*ids.values(), by_environment, option_wins, no_wish)
+    wait_for_nodes(cluster)
     for wish, job_id in [*ids.items(), ("off", by_environment), ("on", option_wins), ("", no_wish)]:
         for kind in ("prolog-slurmctld", "epilog-slurmctld", "epilog"):
             found = [event for event in read_spool(spool) if event.job_id == job_id and event.kind == kind]

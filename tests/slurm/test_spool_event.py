@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_triage.service.spool import MAX_CUT_OFF, PATIENCE_S, Spool
 from slurm_triage.service.spool_event import MAX_EVENT_BYTES, BadEventError, parse
 
 GOOD = "slurm-triage-event=1\nkind=jobcomp\nhost=n1\ntime=1750000000\nJOBID=7\nend=1\n"
@@ -83,3 +85,51 @@ def test_no_values_crash_the_reader(pairs: list[tuple[str, str]]) -> None:
         return
     assert event.job_id == "7" or "SLURM_JOB_ID" in event.env
     assert os.sep not in event.host
+
+
+def test_without_a_time_that_of_the_file_counts() -> None:
+    data = GOOD.replace("time=1750000000\n", "uptime=100.25\nkernel=[  90.0] x\n").encode()
+    event = parse(data, 1750000000.5)
+    assert event.time == 1750000000.5
+    assert event.kernel[0].time == 1750000000.5 - 100.25 + 90.0
+    assert parse(GOOD.encode(), 1.0).time == 1750000000.0
+    for written in (None, -1.0, 1e12):
+        with pytest.raises(BadEventError, match="no time"):
+            parse(data, written)
+    with pytest.raises(BadEventError, match="no time"):
+        parse(GOOD.replace("=1750000000", "=now").encode(), 1750000000.0)
+
+
+def test_what_is_being_written_is_left_alone(tmp_path: Path) -> None:
+    """A hook writes an event where the worker looks for it."""
+    for name in ("new", "tmp", "bad"):
+        (tmp_path / name).mkdir()
+    now = [0.0]
+    spool = Spool(tmp_path, frozenset({os.geteuid()}), clock=lambda: now[0])
+    grows, cut_off = tmp_path / "new/grows", tmp_path / "new/cut-off"
+    for path in (grows, cut_off):
+        path.write_text(GOOD[:40])
+    assert spool.arrivals() == []
+    now[0] = PATIENCE_S - 1.0
+    grows.write_text(GOOD)
+    assert [arrived.name for arrived in spool.arrivals()] == ["grows"]
+    assert cut_off.exists()
+    now[0] = PATIENCE_S + 1.0
+    assert spool.arrivals() == []
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["cut-off", "grows"]
+    assert (tmp_path / "bad/cut-off").exists()
+    # So many are no hook's.
+    for number in range(MAX_CUT_OFF + 5):
+        (tmp_path / f"new/{number}").touch()
+    assert spool.arrivals() == []
+    assert len(list((tmp_path / "bad").iterdir())) == 6
+
+
+def test_events_come_in_the_order_of_their_times(tmp_path: Path) -> None:
+    for name in ("new", "tmp", "bad"):
+        (tmp_path / name).mkdir()
+    for name, time in (("a", 30), ("b", 10), ("c", 20)):
+        (tmp_path / "new" / name).write_text(GOOD.replace("time=1750000000\n", ""))
+        os.utime(tmp_path / "new" / name, (time, time))
+    spool = Spool(tmp_path, frozenset({os.geteuid()}))
+    assert [arrived.name for arrived in spool.arrivals()] == ["b", "c", "a"]

@@ -1,0 +1,194 @@
+"""The epilog of the nodes by itself: Slurm does not wait for the spool, and what the kernel said comes along."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from slurm_triage.service.spool_event import KernelMessage
+from tests.slurm.hook_files import HOSTILE, NODE, Hooks
+
+EPILOG = "50-slurm-triage"
+
+KERNEL = "".join(
+    f"[{second:5d}.000123] {text}\n"
+    for second, text in (
+        (100, "Out of memory: Killed process 1 (too old)"),
+        (5000, "usb 1-1: new device, of no interest"),
+        (5001, "Out of memory: Killed process 2 (python3) total-vm:1kB"),
+        (5002, "NVRM: Xid (PCI:0000:01:00): 79, pid=1, " + "x" * 700),
+        (5003, "segfault at 0 by a\\x1b[31m\tname \xe9"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    "nodes, host, reports",
+    [
+        ("n01", "n01", True),
+        ("n[01-03],b4", "n01", True),
+        ("n[01-03],b4", "n02", False),
+        ("n[01-03],b[4-5]", "b4", False),
+        ("n01,n[05-09]", "n01", True),
+        ("n01,n[05-09]", "n05", False),
+        ("n[3,5]", "n3", True),
+        ("n[3,5]", "n5", False),
+        ("n[1-2]-ib", "n2-ib", True),
+        ("r[1-2]n[1-4]", "r2n4", True),
+        ("", "n1", False),
+    ],
+)
+def test_the_first_node_reports_the_end(hooks: Hooks, nodes: str, host: str, reports: bool) -> None:
+    # The second is the older name of the same variable.
+    for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST"):
+        hooks.run(EPILOG, {"SLURM_JOBID": "5", name: nodes, "SLURMD_NODENAME": host})
+    assert [event.kind for event in hooks.carried()] == ["epilog", "epilog"] * reports
+
+
+# ---- what the kernel said -------------------------------------------------------------------------------------------
+
+
+def test_kernel_messages_of_the_job(hooks: Hooks) -> None:
+    hooks.kernel_says(KERNEL)
+    started = str(int(time.time()) - 6000)
+    hooks.run(EPILOG, {**NODE, "SLURM_JOB_START_TIME": started, "SLURMD_NODENAME": "chi2802"})
+    event = hooks.event("node")
+    assert [message.text for message in event.kernel] == [
+        "Out of memory: Killed process 2 (python3) total-vm:1kB",
+        ("NVRM: Xid (PCI:0000:01:00): 79, pid=1, " + "x" * 700)[: 600 - len("[ 5002.000123] ")],
+        "segfault at 0 by a/x1b[31m?name ?",
+    ]
+    assert event.kernel[0].time == pytest.approx(time.time() - 10000 + 5001.000123, rel=0.0, abs=10.0)
+    assert dict(event.env)["SLURM_JOB_NAME"] == HOSTILE, "escapes are whole in a node's event, too"
+    assert [event.kind for event in hooks.carried()] == ["node"], "chi2802 is not the batch host"
+
+
+def test_at_most_the_last_hundred_messages(hooks: Hooks) -> None:
+    hooks.kernel_says("".join(f"[{n:5d}.0] Out of memory: {n} {chr(92) * 5000}\n" for n in range(9000, 9300)))
+    hooks.run(EPILOG, NODE)
+    texts = [message.text for message in hooks.event("node").kernel]
+    assert [text.split("/")[0] for text in texts] == [f"Out of memory: {n} " for n in range(9200, 9300)]
+    assert {len(text) for text in texts} == {600 - len("[ 9200.0] ")}
+
+
+def test_a_quiet_kernel_makes_no_event(hooks: Hooks) -> None:
+    hooks.kernel_says(KERNEL.splitlines()[1] + "\n")
+    hooks.run(EPILOG, {**NODE, "SLURMD_NODENAME": "chi2802"})
+    assert hooks.carried() == []
+
+
+def test_a_kernel_that_prints_no_times(hooks: Hooks) -> None:
+    hooks.kernel_says("Out of memory: Killed process 12. [  1.0] later\n")
+    hooks.run(EPILOG, NODE)
+    assert hooks.event("node").kernel == (KernelMessage(None, "Out of memory: Killed process 12. [  1.0] later"),)
+
+
+def test_snapshots_can_be_switched_off(hooks: Hooks) -> None:
+    hooks.kernel_says(KERNEL)
+    hooks.configure("snapshot=off")
+    hooks.run(EPILOG, NODE)
+    hooks.run(EPILOG, {**NODE, "SLURMD_NODENAME": "chi2802"})
+    assert [event.kind for event in hooks.carried()] == ["epilog"]
+    assert not (hooks.directory / "queue/chi2802").exists()
+
+
+# ---- Slurm does not wait, and nothing stays behind ------------------------------------------------------------------
+
+
+def test_slurm_does_not_wait_for_the_spool(hooks: Hooks) -> None:
+    """What hangs there is ended, and holds nothing that Slurm would wait for."""
+    (hooks.directory / "carry-events").write_text(f"echo $$ >{hooks.directory}/pid\necho started\nexec sleep 100\n")
+    duration_s, held_s = hooks.run_with_pipe(EPILOG)
+    assert duration_s + held_s < 4.5, "five seconds are the limit of what hangs"
+    until = time.monotonic() + 15.0
+    while not (pid_file := hooks.directory / "pid").exists() or Path(f"/proc/{pid_file.read_text().strip()}").exists():
+        assert time.monotonic() < until, "what hangs is ended"
+        time.sleep(0.05)
+
+
+def test_events_survive_the_end_of_the_hooks_process_group(hooks: Hooks) -> None:
+    """slurmd kills what is left of the hook's process group as soon as the hook is over."""
+    hooks.kernel_says(KERNEL)
+    hooks.replace("carry-events", "exec >/dev/null\n", "exec >/dev/null\nsleep 1\n")
+    process = hooks.command(EPILOG, NODE)
+    assert process.wait(20.0) == 0
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, 9)
+    assert hooks.events() == []
+    assert [event.kind for event in hooks.carried()] == ["epilog", "node"]
+
+
+def test_what_ends_together_is_carried_together(hooks: Hooks) -> None:
+    """One reading of the kernel's messages for all, one event with them for each."""
+    hooks.kernel_says(KERNEL)
+    hooks.replace("record-event", "seconds=0\n", "seconds=3\n")
+    hooks.replace("carry-events", "newline=", f"echo $$ >>{hooks.directory}/carriers\nnewline=")
+    processes = [hooks.command(EPILOG, {**NODE, "SLURM_JOB_ID": str(job)}) for job in range(1, 21)]
+    assert [process.wait(20.0) for process in processes] == [0] * 20
+    events = hooks.carried()
+    for kind in ("epilog", "node"):
+        assert sorted(int(event.job_id) for event in events if event.kind == kind) == list(range(1, 21))
+    # Those that looked before the first had written that it is on its way start one as well.
+    assert len((hooks.directory / "carriers").read_text().split()) < 10
+
+
+def test_a_spool_that_was_away(hooks: Hooks) -> None:
+    """What could not be carried comes with the next job's end, with the time of its own."""
+    spool = hooks.directory / "spool"
+    spool.rename(hooks.directory / "elsewhere")
+    hooks.run(EPILOG, NODE)
+    time.sleep(2.0)
+    (hooks.directory / "elsewhere").rename(spool)
+    hooks.run(EPILOG, {**NODE, "SLURM_JOB_ID": "7878"})
+    first, second = hooks.carried()
+    assert [first.job_id, second.job_id] == ["7877", "7878"]
+    assert second.time - first.time > 1.5
+
+
+def test_what_is_in_the_way_of_one_event_keeps_no_other(hooks: Hooks) -> None:
+    hooks.replace("carry-events", "exec >/dev/null\n", "exec >/dev/null\nsleep 1\n")
+    for job_id in ("1", "2", "3"):
+        hooks.run(EPILOG, {**NODE, "SLURM_JOB_ID": job_id})
+    (name,) = [path.name for path in (hooks.directory / "queue/chi2801").glob("*.epilog.2.*")]
+    (hooks.directory / "spool/new" / name).mkdir()
+    until = time.monotonic() + 20.0
+    while len(list((hooks.directory / "queue/chi2801").glob("*.*"))) > 1:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    (hooks.directory / "spool/new" / name).rmdir()
+    assert sorted(event.job_id for event in hooks.events()) == ["1", "3"]
+    hooks.run(EPILOG, {**NODE, "SLURM_JOB_ID": "4"})
+    assert sorted(event.job_id for event in hooks.carried()) == ["1", "2", "3", "4"]
+
+
+def test_a_queue_that_only_grows_is_emptied(hooks: Hooks) -> None:
+    queue = hooks.directory / "queue/chi2801"
+    queue.mkdir(parents=True)
+    for number in range(10_000):
+        (queue / f"1.{number}.chi2801.epilog.1.1.0").touch()
+    hooks.run(EPILOG, NODE)
+    assert hooks.carried() == []
+
+
+@pytest.mark.parametrize("text", ["", "soon", "99999999", "-5", "1 2"])
+def test_a_damaged_note_of_the_next_reading(hooks: Hooks, text: str) -> None:
+    queue = hooks.directory / "queue/chi2801"
+    queue.mkdir(parents=True)
+    (queue / "next").write_text(text)
+    hooks.run(EPILOG, NODE)
+    assert [event.kind for event in hooks.carried()] == ["epilog"]
+
+
+def test_in_the_jobs_own_cgroup_slurm_waits(hooks: Hooks) -> None:
+    """PrologFlags=RunInJob: what the epilog leaves behind in that cgroup is killed."""
+    hooks.kernel_says(KERNEL)
+    (hooks.directory / "cgroup").write_text(
+        "0::/system.slice/slurmstepd.scope/job_7877/step_extern/user/task_special\n"
+    )
+    hooks.replace("record-event", "/proc/self/cgroup", f"{hooks.directory}/cgroup")
+    hooks.run(EPILOG, NODE)
+    assert [event.kind for event in hooks.events()] == ["epilog", "node"]
