@@ -16,6 +16,7 @@
 #   --python FILE      a Python that has slurm-triage already; no virtual environment is made
 #   --edit-slurm-conf  add what is missing to slurm.conf (a backup is kept); default: print the lines
 #   --epilog           set Epilog=DIR/* if Slurm has no Epilog yet; every node must have our files by then
+#   --no-hooks         nothing in slurm.conf: accounting is asked every 15 s which jobs have ended
 #   --spank            build the plugin for sbatch --triage=on|off|watch, and report starts of jobs
 #   --open-spool       anyone may write events (spool on a shared file system with root_squash, or user mode)
 #   --no-pyslurm       do not try to install pyslurm; sacct is used
@@ -26,7 +27,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 prefix=/opt/slurm-triage etc=/etc/slurm-triage libexec=/usr/libexec/slurm-triage bin=/usr/local/bin
 spool=/var/spool/slurm-triage var=/var/lib/slurm-triage units=/etc/systemd/system
 slurm_conf=${SLURM_CONF-} given_python='' action=install
-dry=no edit=no open=no pyslurm=yes systemd=yes purge=no keep=no add_epilog=no spank=no
+dry=no edit=no open=no pyslurm=yes systemd=yes purge=no keep=no add_epilog=no spank=no hooks=yes
 
 die() { printf 'install.sh: %s\n' "$1" >&2; exit 1; }
 say() { printf '%s\n' "$1"; }
@@ -50,6 +51,7 @@ while [ $# -gt 0 ]; do
         --edit-slurm-conf) edit=yes ;;
         --epilog) add_epilog=yes ;;
         --spank) spank=yes ;;
+        --no-hooks) hooks=no ;;
         --open-spool) open=yes ;;
         --no-pyslurm) pyslurm=no ;;
         --no-systemd) systemd=no ;;
@@ -64,6 +66,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ "$purge" = no ] || [ "$action" = uninstall ] || die "--purge goes with --uninstall"
+[ "$hooks" = yes ] || [ "$add_epilog$spank" = nono ] || die "--no-hooks goes with neither --epilog nor --spank"
 [ "$keep" = no ] || [ "$action" = demo ] || die "--keep goes with --demo"
 manifest=$etc/installed-files
 block_begin='# >>> slurm-triage (install.sh --uninstall removes this)'
@@ -86,7 +89,7 @@ do_install() {
     # What was asked for once stays.
     [ ! -e "$libexec/slurm_triage.so" ] || spank=yes
     ! block_of "$slurm_conf" | grep -q '^Epilog=' || add_epilog=yes
-    plan_hooks
+    if [ "$hooks" = yes ]; then plan_hooks; else plan_no_hooks; fi
     say "Slurm $version, cluster $cluster, $slurm_conf, SlurmUser $slurm_user"
     [ -z "$epilog_dir" ] || check_epilog_dir
     if [ "$dry" = yes ]; then
@@ -139,10 +142,18 @@ install_files() {
     fi
     if [ -e "$etc/config.toml" ]; then
         say "kept $etc/config.toml"
+        [ "$hooks" = yes ] || grep -q '^reconcile_s *=' "$etc/config.toml" ||
+            say "WARNING: without hooks reports come every ten minutes; set reconcile_s and reconcile_lag_s in $etc/config.toml"
     else
         printf '# Settings of slurm-triage. All of them: slurm-triage config show --origin\ncluster = "%s"\nspool = "%s"\nledger = "%s"\nstate = "%s"\ntrusted_users = ["root", "%s"]\n' \
-            "$cluster" "$spool" "$var/ledger" "$var/state" "$slurm_user" | put "$etc/config.toml" 0644
+            "$cluster" "$spool" "$var/ledger" "$var/state" "$slurm_user" | with_pace | put "$etc/config.toml" 0644
     fi
+}
+
+# How often accounting is asked for ended jobs, where no hook tells of them.
+with_pace() {
+    cat
+    [ "$hooks" = yes ] || printf 'reconcile_s = 15\nreconcile_lag_s = 5\n'
 }
 
 # Hooks of the controller need nobody to end them where the spool cannot hang: on a disk of this host, and written by

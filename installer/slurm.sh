@@ -108,6 +108,13 @@ plan_hooks() {
     plugstack=${plugstack:-${slurm_conf%/*}/plugstack.conf}
 }
 
+# Slurm is left as it is.
+plan_no_hooks() {
+    epilog='' epilog_dir='' lines='' needs=nothing-new todo='' plugstack=''
+    [ -z "$(block_of "$slurm_conf")" ] && [ "$spank" = no ] ||
+        die "there are hooks of an earlier installation; run --uninstall first, then --no-hooks again"
+}
+
 # Also with the plugin: what sbatch --triage= asks for is told to this hook and not to jobcomp.
 plan_epilog_slurmctld() {
     [ -z "${epilog_slurmctld_planned-}" ] || return 0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from slurm_triage.locate.names import core_id, is_launcher_job, launcher_id, log_stem, order, rank_of_log, uncompressed
 from slurm_triage.locate.trust import (
+    MAX_ENTRIES,
     Listing,
     list_directory,
     list_or_empty,
@@ -20,11 +24,27 @@ _EVIDENCE_DIRS = frozenset({".coord", "ray_logs", "prometheus", "metrics_exporte
 _EVIDENCE_FILES = frozenset({"analysis.json", "triage.json", "TRIAGE.md", "kernel-dmesg.txt"})
 
 #: Names of a log that lies in the job's own directory.
-_OWN_LOGS = ("log", "log.txt", "job.log")
+OWN_LOGS = ("log", "log.txt", "job.log")
 
 _COORD = ".coord"
 _READY = "ready-"
 KERNEL_LOG = "kernel-dmesg.txt"
+
+
+def holds_several_logs(path: Path) -> bool:
+    """Whether logs of different names lie where this one does, so that the directory is no job's own. Looks no further
+    than the second: where the tasks of a large array write there are tens of thousands."""
+    stems = {log_stem(path.name)} - {None} if rank_of_log(path.name) is None else set()
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in islice(entries, MAX_ENTRIES):
+            stem = log_stem(entry.name)
+            if stem is None or stem in stems or rank_of_log(entry.name) is not None:
+                continue
+            if entry.is_file(follow_symlinks=False):
+                stems.add(stem)
+                if len(stems) > 1:
+                    return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +86,7 @@ class JobDir:
         by_plain_name: dict[str, str] = {}
         for name in self.listing.names("file"):
             by_plain_name.setdefault(uncompressed(name), name)
-        return next((self.path / by_plain_name[name] for name in _OWN_LOGS if name in by_plain_name), None)
+        return next((self.path / by_plain_name[name] for name in OWN_LOGS if name in by_plain_name), None)
 
     def own_log(self) -> Path | None:
         """A log that lies in the directory itself: one that is called so, or the only one there."""

@@ -11,7 +11,7 @@ from slurm_triage.errors import NotFoundError
 from slurm_triage.locate.assemble import Found, choose, job_files, take_own_log
 from slurm_triage.locate.by_id import locate_by_id
 from slurm_triage.locate.candidates import NEST_DEPTH, of_ids
-from slurm_triage.locate.jobdir import KERNEL_LOG, JobDir, is_job_dir, open_job_dir
+from slurm_triage.locate.jobdir import KERNEL_LOG, OWN_LOGS, JobDir, holds_several_logs, is_job_dir, open_job_dir
 from slurm_triage.locate.names import (
     LOG_SUFFIXES,
     error_stem,
@@ -116,6 +116,8 @@ def _look_beside(path: Path, found: Found) -> None:
         return
     if found.directory is None and launcher_id(log_stem(path.name) or ""):
         # The launcher puts all logs into one directory: what lies beside one belongs to all jobs or none.
+        return
+    if uncompressed(path.name) not in OWN_LOGS and holds_several_logs(path):
         return
     parent = JobDir(path.parent, list_or_empty(path.parent, found.notes))
     if parent.has_log_link or not (parent.holds_one_log or parent.named_log() == path):

@@ -7,8 +7,10 @@ caller or to root, or if it has the one shape that the launcher documents and st
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -46,15 +48,10 @@ def list_directory(path: Path, containing: tuple[str, ...] = ()) -> Listing:
 
     Raises OSError if it cannot be listed.
     """
-    kinds: dict[str, Kind] = {}
-    complete = True
+    wanted = re.compile("|".join(map(re.escape, containing))).search
     with os.scandir(path) as entries:
-        for number, entry in enumerate(entries):
-            if number >= MAX_ENTRIES:
-                complete = False
-                break
-            if not containing or any(text in entry.name for text in containing):
-                kinds[entry.name] = _kind(entry)
+        kinds = {entry.name: _kind(entry) for entry in islice(entries, MAX_ENTRIES) if wanted(entry.name)}
+        complete = next(entries, None) is None
     return Listing(path, dict(sorted(kinds.items())), complete)
 
 
