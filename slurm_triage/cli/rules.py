@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from slurm_triage.cli.text_table import Column, Style, bold, dim, parse_fields, print_table, printable
 from slurm_triage.errors import NotFoundError, PartialResultError, UsageError
+from slurm_triage.logs.source import ByteSource, open_source
 from slurm_triage.model.rule import FACT, FailureClass, Rule, RuleSet, StepDialect
 from slurm_triage.rules.load import load_rules, overlay_dirs
 from slurm_triage.rules.match_text import LineMatch, explain_stream
@@ -193,12 +195,28 @@ def _opened(name: str) -> Iterator[BinaryIO]:
     if name == "-":
         yield sys.stdin.buffer
         return
+    if Path(name).is_file():
+        # Compressed logs and those inside records are read as a triage reads them.
+        with open_source(os.path.realpath(name)) as source:
+            yield cast("BinaryIO", _Lines(source))
+        return
     try:
         file = open(name, "rb")  # noqa: SIM115 (closed below; only opening it may fail as "cannot read")
     except OSError as error:
         raise NotFoundError(f"cannot read {name}: {error.strerror}") from error
     with file:
         yield file
+
+
+class _Lines:
+    """What a triage reads of a log, as a file."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+
+    def read(self, size: int) -> bytes:
+        buffer = bytearray(size)
+        return bytes(buffer[: self._source.readinto(memoryview(buffer))])
 
 
 def _wanted_matches(args: argparse.Namespace, matches: Iterable[LineMatch]) -> Iterator[LineMatch]:

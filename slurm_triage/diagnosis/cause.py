@@ -89,25 +89,30 @@ def assign_roles(findings: Sequence[Finding], attempt: AttemptFacts, teardown_se
     ended_alone = {e.rank for e in attempt.exits if e.code != 0 and not e.victim and e.rank is not None}
     result = [_teardown(f, teardown_seq, ended_alone) for f in _sorted(findings)]
     result = _raised_at_the_end(result, [_survived(f, attempt.series) for f in result], attempt)
+    named = [e.signal for e in attempt.exits if e.origin == "torchrun"]
+    if named and signal.SIGKILL not in named:
+        result = [_ended_by_torchrun(f) for f in result]
     ranks = {f.rank for f in result}
     for rank in ranks:
         own = [i for i, f in enumerate(result) if f.rank == rank]
         for i, finding in zip(own, _within_rank([result[i] for i in own]), strict=True):
             result[i] = finding
-    named = [e.signal for e in attempt.exits if e.origin == "torchrun"]
-    later = bool(named) and signal.SIGKILL not in named
-    return tuple(_killed_late(_aborted_for_it(f, result), result, named_another=later) for f in result)
+    return tuple(_killed_late(_aborted_for_it(f, result), result) for f in result)
 
 
-def _killed_late(finding: Finding, found: Sequence[Finding], *, named_another: bool) -> Finding:
+def _ended_by_torchrun(finding: Finding) -> Finding:
+    """Torchrun says on every node whose failure it saw first. Where SIGKILL was none of them, torchrun itself has sent
+    it, after half a minute, to its workers and to no process of theirs."""
+    guessed = finding.guess and finding.cls == "oom-host" and finding.rule.startswith(_TORCHRUN)
+    if not guessed or finding.role != "root":
+        return finding
+    return with_role(finding, "consequence", "the launcher saw another worker fail first")
+
+
+def _killed_late(finding: Finding, found: Sequence[Finding]) -> Finding:
     """A rank that SIGKILL ended, or of which Ray says that it is gone, after others had run into a time-out was stuck:
-    from a dead peer they would have had a closed connection. ``named_another``: torchrun says on every node whose
-    failure it saw first, and SIGKILL was none of them; it is what torchrun itself sends after half a minute, to its
-    workers and to no process of theirs."""
+    from a dead peer they would have had a closed connection."""
     match = finding.match
-    torchruns = named_another and finding.rule.startswith(_TORCHRUN)
-    if torchruns and finding.guess and finding.cls == "oom-host" and finding.role == "root":
-        return with_role(finding, "consequence", "the launcher saw another worker fail first")
     gone = finding.cls == "actor-fail"
     if finding.role != "root" or match is None or not (finding.guess or gone or _KILLED in finding.title):
         return finding

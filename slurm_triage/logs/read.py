@@ -171,6 +171,9 @@ def _tails(file: _ReadFile, rank: int | None, ruleset: RuleSet, matcher: Matcher
     for fact in scan.attempt.facts:
         if fact.rank is not None and kinds.get(fact.rule) in {"teardown", "cleanup"}:
             stopped.setdefault(fact.rank, fact.first.offset)
+        if kinds.get(fact.rule) == "cancel":
+            # Slurm's own word: what follows without a label is said while everything ends.
+            stopped.setdefault(rank, fact.first.offset)
 
     last_step = scan.attempt.steps.last_seq - scan.attempts[0].start_seq
 
