@@ -55,6 +55,11 @@ _LOUD = re.compile(r"(?i)warn|err|crit|fatal|alert|emerg|panic")
 #: Docker cuts lines after 16 KiB; a piece has no newline.
 _PIECE_CHARS = 8 << 10
 _NAME = re.compile(r"[\w.-]{1,64}")
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_MAX_CLOCK_CHARS = 64
+#: What stands before a record's lines may make it so many times as long; beyond that, before the first of them only. A
+#: record of nothing but ends of lines became a thousand times as long.
+_MAX_GROWTH = 8
 
 
 def unwrapper(sample: bytes) -> Unwrap | None:
@@ -131,7 +136,9 @@ class _Step:
         stream, before, text, complete = found
         begin = b"" if self._open == stream else (b"\n" if self._open is not None else b"") + before
         self._open = None if complete else stream
-        text = text.rstrip(b"\n").replace(b"\n", b"\n" + before) if b"\n" in text else text
+        text = text.rstrip(b"\n")
+        if 0 < text.count(b"\n") * len(before) <= _MAX_GROWTH * len(text):
+            text = text.replace(b"\n", b"\n" + before)
         return begin + text + (b"\n" if complete else b"")
 
 
@@ -198,7 +205,9 @@ def _label(prefix: bytes) -> tuple[bytes, str]:
 
 def _loud(fields: Mapping[str, Any], message: str) -> str:
     level = next((fields[key] for key in _LEVEL if isinstance(fields.get(key), str)), "")
-    if not _LOUD.match(level) or message[:1].isspace() or message.startswith("Traceback") or "stream" in fields:
+    # An indented line, or a lone word, is one of several: of a key, for instance.
+    is_part = message[:1].isspace() or " " not in message
+    if not _LOUD.match(level) or is_part or message.startswith("Traceback") or "stream" in fields:
         return ""
     return f"{level.upper()}: " if level.upper() not in message[:80].upper() else ""
 
@@ -209,7 +218,7 @@ def _before(fields: Mapping[str, Any], *, has_clock: bool) -> str:
     host, rank = _host(fields), fields.get("rank", fields.get("global_rank"))
     if host and clock:
         tag = next((fields[key] for key in _TAG if isinstance(fields.get(key), str)), "")
-        pid = next((str(fields[key]) for key in _PID if str(fields.get(key, "")).isdigit()), "0")
+        pid = next((str(fields[key]) for key in _PID if _NUMBER.fullmatch(str(fields.get(key)))), "0")
         clock += f" {host} {tag if _NAME.fullmatch(tag) else 'log'}[{pid}]:"
     is_rank = isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < 1_000_000
     return (f"{clock} " if clock else "") + (f"[rank{rank}]: " if is_rank else "")
@@ -228,7 +237,7 @@ def _host(fields: Mapping[str, Any]) -> str:
 def _clock(value: object) -> str:
     """A record's time as a line begins with it; seconds since the epoch, or thousandths and finer, are counted back."""
     if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
-        return value if is_prefix(value + " ") else ""
+        return value if len(value) <= _MAX_CLOCK_CHARS and is_prefix(value + " ") else ""
     try:
         seconds = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -8,7 +8,6 @@ and ``q`` (shell quoting). Templates of site and user rules run too, so they run
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from slurm_triage.errors import RuleError
 from slurm_triage.model.duration import human
 from slurm_triage.model.nodelist import fold
 from slurm_triage.model.rule import FailureClass
+from slurm_triage.model.shell_word import shell_word
 from slurm_triage.report.plain_text import cut, plain
 from slurm_triage.report.wording import UNKNOWN, number
 
@@ -29,7 +29,6 @@ MAX_VALUE_CHARS = 2000
 #: Backticks mark code in a step. In a value they become this letter, which means nothing to a shell or to Markdown.
 _BACKTICK = "ˋ"
 _MARKUP = re.compile(r"\{[{%#]")
-_NEEDS_ANSI_C = re.compile(r"[`\x00-\x1f\x7f-\x9f]")
 
 
 def render_next_steps(cls: FailureClass, context: Mapping[str, Any], *, strict: bool = False) -> tuple[str, ...]:
@@ -99,18 +98,8 @@ def nodes(names: Iterable[str] | str | None) -> str:
 
 
 def quote(value: object) -> str:
-    """``value`` as one shell word. Backticks and control characters are written as bash's ``$'\\x60'``, so that the
-    word survives in Markdown and on a terminal."""
-    text = str(value)
-    if _NEEDS_ANSI_C.search(text) is None:
-        return shlex.quote(text)
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return "$'" + _NEEDS_ANSI_C.sub(_ansi_c, escaped) + "'"
-
-
-def _ansi_c(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
+    """``value`` as one shell word."""
+    return shell_word(str(value))
 
 
 def _value(value: Any) -> Any:

@@ -53,7 +53,8 @@ _SHAPES = re.compile(
 _WANDB = re.compile(r"(wandb[^\n]{0,80}?(?<![0-9a-f]))[0-9a-f]{40}(?![0-9a-f])", re.IGNORECASE)
 _USERINFO = re.compile(r"(://)[^\s/?#\"'<>]*@")
 _HEADER = re.compile(
-    r"((?:authorization|(?<![\w-])(?:set-)?cookie)\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?)[^\"'\n]+", re.IGNORECASE
+    r"((?:authorization|(?<![\w-])(?:set-)?cookie)\\{0,15}[\"']?\s{0,4}[:=]\s{0,4}\\{0,15}[\"']?)[^\"'\n]+",
+    re.IGNORECASE,
 )
 _BEARER = re.compile(r"(\bbearer\s{1,4})(?:(?=[^\s\"']{0,200}\d)[\w.~+/=-]{8,}|[\w.~+/=-]{20,})", re.IGNORECASE)
 _SIGNATURE = re.compile(r"((?:\bsig|signature)=)[\w%+/=.-]{8,}", re.IGNORECASE)
@@ -73,7 +74,8 @@ _SECRET_WORD = (
     r"secrets?|passw(?:or)?ds?|passphrases?|credentials?"
     r"|(?:api|access|account|auth|encryption|license|private|secret|shared|signing|ssh|deploy)[_-]?keys?"
 )
-_SEPARATOR = r"\\?[\"']?\s{0,4}(?:=>|==?|:)\s{0,4}"
+#: JSON in JSON in JSON: there are up to 15 backslashes before a quote.
+_SEPARATOR = r"\\{0,15}[\"']?\s{0,4}(?:=>|==?|:)\s{0,4}"
 _SECRET_NAME = (
     rf"(?P<token>tokens?(?!i[sz]))|{_SECRET_WORD}|(?<=[_-])pass(?={_SEPARATOR})|(?P<key>key(?=\s?=))|(?<=_)auth(?==)"
 )
@@ -85,7 +87,8 @@ _OPTION = re.compile(
 )
 #: The value of a named secret: quoted (also with escaped quotes), or up to the next blank.
 _VALUE = re.compile(
-    r"\\\"(?P<e>[^\"\\]*(?:\\[^\"][^\"\\]*)*)|\"(?P<d>[^\"\\]*(?:\\.[^\"\\]*)*)|'(?P<s>[^']*)|(?P<u>\S+)", re.DOTALL
+    r"\\{1,15}\"(?P<e>[^\"\\]*(?:\\[^\"][^\"\\]*)*)|\"(?P<d>[^\"\\]*(?:\\.[^\"\\]*)*)|'(?P<s>[^']*)|(?P<u>\S+)",
+    re.DOTALL,
 )
 _COUNT = re.compile(r"[\d.,:/%+-]{1,24}[a-zA-Z]?[,;.)\]}]?\Z")
 _NOTHING = frozenset({"none", "null", "nil", "true", "false", "unset", "empty", "missing"})

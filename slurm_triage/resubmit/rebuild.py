@@ -7,7 +7,7 @@ job names of more than 243 bytes, and every argument becomes part of the name.
 
 from __future__ import annotations
 
-import shlex
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,11 +16,13 @@ from slurm_triage.model.diagnosis import Resubmit
 from slurm_triage.model.facts import AttemptFacts
 from slurm_triage.model.job import NO_JOB, Job
 from slurm_triage.model.report import Report
+from slurm_triage.model.shell_word import shell_word
 from slurm_triage.resubmit.options import COMPONENT, Option, components, take_apart, words_of
 from slurm_triage.resubmit.recorded import Recorded, recorded_command, tag_of
 
 MAX_JOB_NAME_BYTES = 243
 _STAGES = "STAGE_TIMEOUTS"
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,9 @@ class Command:
     notes: tuple[str, ...]
 
     def line(self) -> str:
-        """One line for a shell, every word quoted."""
-        parts = [f"{key}={shlex.quote(value)}" for key, value in self.env]
-        return " ".join([*parts, *(shlex.quote(w) for w in self.words)])
+        """One line for bash, every word quoted."""
+        parts = [f"{key}={shell_word(value)}" for key, value in self.env]
+        return " ".join([*parts, *map(shell_word, self.words)])
 
 
 def with_command(report: Report) -> Resubmit:
@@ -166,7 +168,7 @@ def _with_nodes(
     kept = [n for n in wanted if n not in excluded]
     digits = (counts or "").split("-")[0]
     # Without -N on the command line it is as many as the job got.
-    count = int(digits) if digits.isdigit() else job.node_count or 0
+    count = int(digits) if _NUMBER.fullmatch(digits) else job.node_count or 0
     if len(kept) < len(wanted) and len(kept) < max(count, 1):
         gone = nodelist.fold(set(wanted) & excluded)
         few = f"fewer nodes than -N {count}" if kept else "none"

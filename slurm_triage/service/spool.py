@@ -61,8 +61,8 @@ class Spool:
     unremoved: set[str] = field(default_factory=set)
     in_tmp: set[str] = field(default_factory=set)
     clock: Callable[[], float] = time.monotonic
-    _cut_off: dict[str, float] = field(default_factory=dict)
-    """Names of events that are not whole yet, and until when they may become so."""
+    _cut_off: dict[bool, dict[str, float]] = field(default_factory=lambda: {True: {}, False: {}})
+    """Names of trusted events that are not whole yet, and until when they may become so; and of others."""
     _read_s: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     """By user, how long his untrusted events have been read in this go."""
     _untrusted: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -88,7 +88,8 @@ class Spool:
                     unknown = (entry.name for entry in entries if entry.name not in self.known)
                     names = sorted(islice(unknown, MAX_LISTED))
                 self._read_s.clear()
-                self._cut_off = {name: self._cut_off[name] for name in names if name in self._cut_off}
+                for trusted, cut_off in self._cut_off.items():
+                    self._cut_off[trusted] = {name: cut_off[name] for name in names if name in cut_off}
                 found = [arrived for name in names if (arrived := self._read(folder, name)) is not None]
                 return sorted(found, key=lambda arrived: arrived.event.time)
             finally:
@@ -102,10 +103,6 @@ class Spool:
             if event is None:
                 self.hold(name, found.st_uid)
                 return None
-        except CutOffError:
-            if not self._may_become_whole(name):
-                self._refuse(name)
-            return None
         except BadEventError:
             self._refuse(name)
             return None
@@ -127,11 +124,11 @@ class Spool:
             event = event.hint()
         return Arrived(name, event, trusted, uid)
 
-    def _may_become_whole(self, name: str) -> bool:
-        now = self.clock()
-        if name not in self._cut_off and len(self._cut_off) < MAX_CUT_OFF:
-            self._cut_off[name] = now + PATIENCE_S
-        return now < self._cut_off.get(name, now)
+    def _may_become_whole(self, name: str, *, trusted: bool) -> bool:
+        now, cut_off = self.clock(), self._cut_off[trusted]
+        if name not in cut_off and len(cut_off) < MAX_CUT_OFF:
+            cut_off[name] = now + PATIENCE_S
+        return now < cut_off.get(name, now)
 
     def _is_trusted(self, found: os.stat_result) -> bool:
         writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -153,6 +150,10 @@ class Spool:
             began = self.clock()
             try:
                 return found, parse(file.read(MAX_EVENT_BYTES + 1), found.st_mtime)
+            except CutOffError:
+                if not self._may_become_whole(name, trusted=trusted):
+                    raise
+                raise BlockingIOError(errno.EAGAIN, "it is being written") from None
             finally:
                 self._read_s[uid] += 0.0 if trusted else self.clock() - began
 

@@ -66,6 +66,25 @@ def test_what_bash_quotes_is_read_back(words: list[str]) -> None:
     assert split(quoted) == words
 
 
+@pytest.mark.parametrize(
+    "word",
+    ["a\x03\ntouch pwned\n", "\x1b[201~;touch pwned\r", "x\u2028\u202ey", "it's `touch pwned`\\\n", "\U000e0001é"],
+)
+def test_what_is_pasted_runs_nothing_else(stub: Path, word: str) -> None:
+    """A terminal that gets a control character from a paste obeys it, whatever the quotes."""
+    command = Command((("RAY", "1"),), ("./submit.sh", "m", "--", word), ())
+    assert command.line().isprintable()
+    assert through_bash(command, stub)[0] == ["m", "--", word]
+    assert split(command.line())[-1] == word
+    assert not (stub / "pwned").exists()
+
+
+@pytest.mark.parametrize("count", ["9" * 6000, "²", "٣", "-1", "1-" + "9" * 6000])
+def test_a_count_of_nodes_that_is_none(stub: Path, count: str) -> None:
+    argv, _ = through_bash(built(f"./submit.sh m -N {count} -w n1"), stub)
+    assert argv[:3] == ["m", "-N", count]
+
+
 def test_recorded_command_comes_back_unchanged(stub: Path) -> None:
     recorded = (
         "RAY=1 ./submit.sh llama2-70b:my-alias:t1 -N 2 --time=24:00:00 --comment two\\ words -- "

@@ -103,6 +103,23 @@ def test_nobodys_events_keep_the_reader_from_others(site: FakeSite) -> None:
     assert set().union(*found) == {*forged, other.name, genuine.name}
 
 
+def test_forged_halves_do_not_take_the_time_of_a_genuine_one(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event is found while its hook writes it, among more halves of somebody else's than are waited for."""
+    monkeypatch.setattr(spool, "MAX_CUT_OFF", 5)
+    for number in range(20):
+        forged = forge(site, str(96_000 + number), "node")
+        forged.write_text(forged.read_text().removesuffix("end=1\n"))
+    genuine = site.event("97000", "node")
+    genuine = genuine.rename(genuine.with_name("z-last"))
+    whole = genuine.read_text()
+    genuine.write_text(whole.removesuffix("end=1\n"))
+    reader = Spool(site.settings.spool, frozenset({0}))
+    assert reader.arrivals() == []
+    assert len(list(genuine.parent.iterdir())) == 5 + 1, "beyond those that are waited for, they are refused"
+    genuine.write_text(whole)
+    assert [item.name for item in reader.arrivals()] == ["z-last"]
+
+
 def test_untrusted_events_are_held_small_and_few(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "MAX_OF_USER", 20)
     monkeypatch.setattr(spool, "READ_S", 60.0)

@@ -165,15 +165,24 @@ def test_no_descriptor_is_open(hooks: Hooks) -> None:
 
 @pytest.mark.parametrize("name", ["prolog-slurmctld", "epilog-slurmctld", "jobcomp", "mail", "task-epilog"])
 def test_what_hangs_is_ended_and_holds_nothing(hooks: Hooks, name: str) -> None:
-    """As on a file system that does not answer: nobody ever reads from the pipe that lies where the event will be."""
+    """As on a file system that does not answer: nobody ever writes into the pipe that is read from."""
     if name != "task-epilog":  # which never trusts a spool
         hooks.configure("guard=on")
     hooks.replace("record-event", "-s KILL 5 ", "-s KILL 1 ")
     predict(hooks)
-    os.mkfifo(hooks.directory / "spool/new" / f"10000.55.chi2801.{name}.7877.4242")
+    (hooks.directory / "uptime").unlink()
+    os.mkfifo(hooks.directory / "uptime")
     duration_s, held_s = hooks.run_with_pipe(name)
     assert 0.9 < duration_s < 10.0
     assert held_s < 0.9
+
+
+def test_the_last_setting_needs_no_newline(hooks: Hooks) -> None:
+    conf = hooks.directory / "hook.conf"
+    (hooks.directory / "spool").rename(hooks.directory / "elsewhere")
+    conf.write_text(f"{conf.read_text()}spool={hooks.directory}/elsewhere")
+    hooks.run("jobcomp", JOBCOMP)
+    assert [event.kind for event in events_in(hooks.directory / "elsewhere")] == ["jobcomp"]
 
 
 def test_a_spool_behind_a_link_is_a_spool(hooks: Hooks) -> None:
@@ -206,6 +215,42 @@ def test_a_link_in_the_way_is_not_followed(hooks: Hooks, name: str) -> None:
         link.unlink(missing_ok=True)
     assert victim.read_text() == "precious"
     assert not (hooks.directory / "not-there-yet").exists()
+
+
+@pytest.mark.parametrize("name", ["epilog-slurmctld", "50-slurm-triage"])
+def test_a_pipe_in_the_way_keeps_nobody(hooks: Hooks, name: str) -> None:
+    """A shell that opens it waits for ever, also under noclobber."""
+    predict(hooks)
+    hooks.kernel_says("Out of memory: Killed process 12\n")
+    file = {"epilog-slurmctld": "epilog-slurmctld.7877.4242", "50-slurm-triage": "epilog.7877.4242.0"}[name]
+    for end in ("", ".kernel"):
+        os.mkfifo(hooks.directory / "spool/new" / f"10000.55.chi2801.{file}{end}")
+    hooks.run(name, NODE)
+    until = time.monotonic() + 10.0
+    while any((hooks.directory / "queue").glob("*/*.*")):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert (hooks.directory / "spool/new" / f"10000.55.chi2801.{file}").is_file()
+
+
+@pytest.mark.parametrize("limit", ["-f 0", "-v 65536"])
+def test_limits_are_nobodys_trouble(hooks: Hooks, limit: str) -> None:
+    """Writing beyond the limit for files ends a process unless it says otherwise."""
+    for name in EVERY_HOOK:
+        command = f"ulimit {limit}; exec {hooks.shell} {hooks.directory / name}"
+        result = subprocess.run(["sh", "-c", command], env={**NODE, **JOBCOMP_ENV}, capture_output=True, check=False)
+        assert (result.returncode, result.stdout, result.stderr) == (0, b"", b""), name
+
+
+def test_functions_in_the_environment_are_not_called(hooks: Hooks) -> None:
+    """bash takes functions from there, and calls them instead of programs and of most of what it has built in."""
+    words = ("printf", "read", "[", "umask", "cd", "od", "date", "rm", "mkdir", "flock", "dmesg", "grep", "tr", "cp")
+    functions = {f"BASH_FUNC_{word}%%": f"() {{ : >{hooks.directory}/pwned; }}" for word in words}
+    hooks.kernel_says("Out of memory: Killed process 12\n")
+    for name in EVERY_HOOK:
+        hooks.run(name, {**NODE, **JOBCOMP_ENV, **functions})
+    assert {event.kind for event in hooks.carried()} >= {"epilog", "node", "mail", "jobcomp", "prolog-slurmctld"}
+    assert not (hooks.directory / "pwned").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts, and files of others, need root")

@@ -165,6 +165,57 @@ def test_what_is_in_the_way_of_one_event_keeps_no_other(hooks: Hooks) -> None:
     assert sorted(event.job_id for event in hooks.carried()) == ["1", "2", "3", "4"]
 
 
+def test_an_event_that_is_being_written_is_left_to_its_epilog(hooks: Hooks) -> None:
+    queue = hooks.directory / "queue/chi2801"
+    queue.mkdir(parents=True)
+    half = queue / "1.00.chi2801.epilog.1.1.0"
+    half.write_text("slurm-triage-event=1\nkind=epilog\nhost=chi2801\nSLURM_JOB_ID=1\n")
+    hooks.run(EPILOG, NODE)
+    until = time.monotonic() + 10.0
+    while any(queue.glob("*.7877.*")):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert half.exists()
+    half.write_text(half.read_text() + "end=1\n")
+    hooks.run(EPILOG, {**NODE, "SLURM_JOB_ID": "7878"})
+    assert sorted(event.job_id for event in hooks.carried()) == ["1", "7877", "7878"]
+
+
+def test_who_is_ended_in_between_loses_nothing(hooks: Hooks) -> None:
+    """What has arrived before comes again, whole; what is carried does not wait for the rest."""
+    hooks.kernel_says(KERNEL)
+    queue = hooks.directory / "queue/chi2801"
+    queue.mkdir(parents=True)
+    for job in range(1, 251):
+        (queue / f"1.{job}.chi2801.epilog.{job}.1.0").write_text(
+            f"slurm-triage-event=1\nkind=epilog\nhost=chi2801\nSLURM_JOB_ID={job}\nend=1\n"
+        )
+    killed = hooks.directory / "killed"
+    # After the second batch has arrived, before it is removed.
+    end = f"    [ $count -lt 200 ] || [ -e {killed} ] || {{ : >{killed}; kill -9 $$; }}\n"
+    hooks.replace("carry-events", "    carried=\n", f"    carried=\n{end}")
+    hooks.run(EPILOG, NODE)
+    until = time.monotonic() + 10.0
+    while not killed.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    waiting = len(list(queue.glob("*.epilog.*.0")))
+    assert waiting == 151, "the first batch is carried"
+    hooks.run(EPILOG, {**NODE, "SLURM_JOB_ID": "7878"})
+    events = hooks.carried()
+    for kind in ("epilog", "node"):
+        assert sorted(int(event.job_id) for event in events if event.kind == kind) == [*range(1, 251), 7877, 7878]
+    assert all(len(event.kernel) == 4 for event in events if event.kind == "node")
+
+
+@pytest.mark.parametrize("start", ["0089", "9" * 30, "9" * 300, "-1", "1 2"])
+def test_a_start_that_is_no_time_keeps_no_event(hooks: Hooks, start: str) -> None:
+    """An event whose name cannot be reckoned with would keep all that come after it."""
+    hooks.kernel_says("Out of memory: Killed process 12\n")
+    hooks.run(EPILOG, {**NODE, "SLURM_JOB_START_TIME": start})
+    assert [event.kind for event in hooks.carried()] == ["epilog", "node"]
+
+
 def test_a_queue_that_only_grows_is_emptied(hooks: Hooks) -> None:
     queue = hooks.directory / "queue/chi2801"
     queue.mkdir(parents=True)

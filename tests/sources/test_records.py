@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from slurm_triage.bundle.scrub import Scrubber
+from slurm_triage.logs.line import NO_LABELS
 from slurm_triage.logs.records import unwrapped, unwrapper
 from slurm_triage.logs.source import open_source
 from slurm_triage.pipeline import Engine
+from slurm_triage.report.build_document import report_document
 from slurm_triage.service.follow import Follower
 from tests.conftest import Triage
 from tests.sources.streams import drain
@@ -198,6 +201,10 @@ def test_ordinary_logs_are_left_alone(text: str) -> None:
         '{"' + "}" * 200_000 + "x",
         '{"message": "' + "[" * 100_000 + '", "time": ' + "[" * 100_000,
         '{"message": "' + "\\n" * 60_000 + '", "time": "2026-05-01T12:00:00Z"}',
+        '{"message": "' + "a\\n" * 60_000 + 'a", "time": "2026-05-01T12:00:00Z", "host": "' + "h" * 64 + '"}',
+        '{"message": "' + "a\\n" * 30_000 + 'a", "time": 1e9, "host": "h", "pid": "' + "1" * 30_000 + '"}',
+        '{"message": "' + "a\\n" * 30_000 + 'a", "time": "I0101 00:00:00' + " " * 30_000 + 'a:1]"}',
+        '{"message": "a", "time": "[rank' + "1" * 5_000 + ']"}',
         "12:00:00 " * 20_000,
     ],
 )
@@ -210,6 +217,23 @@ def test_hostile_lines_take_no_time_and_no_memory(line: str) -> None:
         made = b"".join(unwrapped([sample], unwrap)) if unwrap is not None else sample
         assert time.process_time() - start < 5
         assert len(made) < 20 << 20
+
+
+def test_no_secret_leaves_in_a_record(triage_text: Triage) -> None:
+    """Neither a key whose lines are records of their own, nor what is escaped over and over."""
+    key = ["-----BEGIN RSA PRIVATE KEY-----", *(f"MIIEpA{n}BAAKCAQEA7bqXyZ01" * 3 for n in range(4))]
+    nested: object = {"password": "hunter2secret"}
+    for _ in range(3):
+        nested = {"detail": json.dumps(nested)}
+    messages = [*key, "-----END RSA PRIVATE KEY-----", f"RuntimeError: x {json.dumps(nested)}"]
+    lines = [json.dumps({"time": iso(n), "level": "error", "msg": text}) for n, text in enumerate(messages)]
+    log = "\n".join(lines).encode() + b"\n"
+    unwrap = unwrapper(log)
+    assert unwrap is not None
+    shown = Scrubber(NO_LABELS).scrub(unwrap(log)).decode() + json.dumps(report_document(triage_text(log.decode())))
+    assert "RuntimeError" in shown
+    assert "hunter2" not in shown
+    assert "MIIEpA" not in shown
 
 
 def test_times_that_are_none_are_left_out() -> None:
