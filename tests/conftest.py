@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +58,12 @@ def facts_of(engine: Engine, tmp_path: Path) -> Callable[[str | bytes], AttemptF
         return read_logs(JobFiles(logs=(LogFile(str(path), "primary"),)), engine.ruleset, engine.matcher).last
 
     return run
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that every user may enter (pytest's own belong to the caller alone)."""
+    directory = Path(tempfile.mkdtemp(prefix="slurm-triage-test-"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)

@@ -4,31 +4,19 @@ that nothing is half done. On a real cluster: test_install_cluster.py."""
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from slurm_triage.service.spool_event import parse
-from slurm_triage.settings import load_settings
 from tests.installer.place import CHECKOUT, Place
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="installing needs root")
 
 CONFIGURATION = {"etc", "etc/config.toml", "etc/hook.conf", "etc/installed-files"}
 DATA = {"spool", "spool/new", "spool/tmp", "spool/bad", "var", "var/ledger", "var/state"}
-
-
-@pytest.fixture
-def place() -> Iterator[Place]:
-    # The hooks are tried out as Slurm's user, who must be able to come here.
-    directory = Path(tempfile.mkdtemp(prefix="slurm-triage-test-"))
-    directory.chmod(0o755)
-    yield Place(directory)
-    shutil.rmtree(directory)
 
 
 def added(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
@@ -255,27 +243,6 @@ def test_when_epilog_d_is_all_slurm_needs_nothing(place: Place) -> None:
     with open(place.conf, "a") as conf:
         conf.write("EpilogSlurmctld=/x\nJobCompType=jobcomp/mysql\n")
     assert "neither a restart nor a reconfigure" in place.run().stdout
-
-
-def test_without_hooks_slurm_is_left_alone(place: Place) -> None:
-    """Accounting is asked often instead; a worker asks whoever is there."""
-    conf = place.conf.read_text()
-    output = place.run("--no-hooks", "--edit-slurm-conf").stdout
-    assert "slurm.conf is as before: Slurm needs nothing." in output
-    assert (place.conf.read_text(), (place.epilog_d / "50-slurm-triage").exists()) == (conf, False)
-    settings = load_settings(place.path("etc/config.toml"), {})
-    assert (settings.reconcile_s, settings.reconcile_lag_s) == (15.0, 5.0)
-    assert "WARNING" not in place.run("--no-hooks").stdout
-    place.path("etc/config.toml").write_text("")
-    assert "without hooks reports come every ten minutes" in place.run("--no-hooks").stdout
-
-
-def test_without_hooks_only_where_there_are_none(place: Place) -> None:
-    place.run("--edit-slurm-conf")
-    before = place.snapshot()
-    result = place.run("--no-hooks", check=False)
-    assert (result.returncode, "run --uninstall first" in result.stderr) == (1, True)
-    assert place.snapshot() == before
 
 
 # ---- said wrongly ---------------------------------------------------------------------------------------------------

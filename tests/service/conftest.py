@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,15 +21,6 @@ from tests.service.fake_site import POLL_S, FakeSite
 def job_owner() -> int:
     """A user that is not root, where we may become one."""
     return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else os.geteuid()
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that every user may enter (pytest's own belong to the caller alone)."""
-    directory = Path(tempfile.mkdtemp(prefix="slurm-triage-test-"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.fixture(scope="session")

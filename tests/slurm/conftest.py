@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,15 +16,6 @@ from tests.slurm.played import Played, play
 @pytest.fixture(scope="session")
 def played(cluster: Cluster) -> Played:
     return play(cluster)
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that every user may enter (pytest's own belong to the caller alone)."""
-    directory = Path(tempfile.mkdtemp(prefix="slurm-triage-test-"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.fixture(params=SHELLS)
