@@ -16,6 +16,7 @@
 #   --python FILE      a Python that has slurm-triage already; no virtual environment is made
 #   --edit-slurm-conf  add what is missing to slurm.conf (a backup is kept); default: print the lines
 #   --epilog           set Epilog=DIR/* if Slurm has no Epilog yet; every node must have our files by then
+#   --completion-log   slurmctld starts nothing: it writes a line about each ended job into a file that the worker reads
 #   --no-hooks         nothing in slurm.conf: accounting is asked every 15 s which jobs have ended
 #   --spank            build the plugin for sbatch --triage=on|off|watch, and report starts of jobs
 #   --open-spool       anyone may write events (spool on a shared file system with root_squash, or user mode)
@@ -51,6 +52,7 @@ while [ $# -gt 0 ]; do
         --edit-slurm-conf) edit=yes ;;
         --epilog) add_epilog=yes ;;
         --spank) spank=yes ;;
+        --completion-log) hooks=log ;;
         --no-hooks) hooks=no ;;
         --open-spool) open=yes ;;
         --no-pyslurm) pyslurm=no ;;
@@ -66,9 +68,11 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ "$purge" = no ] || [ "$action" = uninstall ] || die "--purge goes with --uninstall"
-[ "$hooks" = yes ] || [ "$add_epilog$spank" = nono ] || die "--no-hooks goes with neither --epilog nor --spank"
+[ "$hooks" = yes ] || [ "$spank" = no ] || die "--spank goes with neither --completion-log nor --no-hooks"
+[ "$hooks" != no ] || [ "$add_epilog" = no ] || die "--no-hooks goes without --epilog"
 [ "$keep" = no ] || [ "$action" = demo ] || die "--keep goes with --demo"
 manifest=$etc/installed-files
+own_completion_log=$var/completed/jobs.log
 block_begin='# >>> slurm-triage (install.sh --uninstall removes this)'
 block_end='# <<< slurm-triage'
 
@@ -89,7 +93,11 @@ do_install() {
     # What was asked for once stays.
     [ ! -e "$libexec/slurm_triage.so" ] || spank=yes
     ! block_of "$slurm_conf" | grep -q '^Epilog=' || add_epilog=yes
-    if [ "$hooks" = yes ]; then plan_hooks; else plan_no_hooks; fi
+    case $hooks in
+        yes) plan_hooks ;;
+        log) plan_completion_log ;;
+        no) plan_no_hooks ;;
+    esac
     say "Slurm $version, cluster $cluster, $slurm_conf, SlurmUser $slurm_user"
     [ -z "$epilog_dir" ] || check_epilog_dir
     if [ "$dry" = yes ]; then
@@ -127,6 +135,7 @@ install_files() {
         [ "$open" = no ] || set_mode "$spool/$name" "$mode" "$owner"
     done
     make_dir "$spool/bad" 0700
+    [ "$completion_log" != "$own_completion_log" ] || make_dir "${own_completion_log%/*}" 0750 "$slurm_user"
     for file in "$here"/hooks/*; do
         [ -f "$file" ] || continue
         mode=0644
@@ -142,18 +151,23 @@ install_files() {
     fi
     if [ -e "$etc/config.toml" ]; then
         say "kept $etc/config.toml"
-        [ "$hooks" = yes ] || grep -q '^reconcile_s *=' "$etc/config.toml" ||
+        [ "$hooks" != no ] || grep -q '^reconcile_s *=' "$etc/config.toml" ||
             say "WARNING: without hooks reports come every ten minutes; set reconcile_s and reconcile_lag_s in $etc/config.toml"
+        [ "$hooks" != log ] || grep -qx "completion_log = \"$completion_log\"" "$etc/config.toml" ||
+            say "WARNING: $etc/config.toml does not say completion_log = \"$completion_log\"; reports come every ten minutes"
     else
         printf '# Settings of slurm-triage. All of them: slurm-triage config show --origin\ncluster = "%s"\nspool = "%s"\nledger = "%s"\nstate = "%s"\ntrusted_users = ["root", "%s"]\n' \
             "$cluster" "$spool" "$var/ledger" "$var/state" "$slurm_user" | with_pace | put "$etc/config.toml" 0644
     fi
 }
 
-# How often accounting is asked for ended jobs, where no hook tells of them.
+# How the worker learns of ended jobs where no hook tells it.
 with_pace() {
     cat
-    [ "$hooks" = yes ] || printf 'reconcile_s = 15\nreconcile_lag_s = 5\n'
+    case $hooks in
+        log) printf 'completion_log = "%s"\n' "$completion_log" ;;
+        no) printf 'reconcile_s = 15\nreconcile_lag_s = 5\n' ;;
+    esac
 }
 
 # Hooks of the controller need nobody to end them where the spool cannot hang: on a disk of this host, and written by

@@ -62,7 +62,14 @@ settings() {
 
 # Which of Slurm's hooks are used, and what has to be said about it.
 plan_hooks() {
-    epilog_dir='' lines='' needs=nothing todo=''
+    epilog_dir='' lines='' needs=nothing todo='' completion_log=''
+    plan_epilog
+    plan_jobcomp
+    plugstack=$(setting PlugStackConfig)
+    plugstack=${plugstack:-${slurm_conf%/*}/plugstack.conf}
+}
+
+plan_epilog() {
     all=$(settings Epilog)
     epilog=$(printf '%s\n' "$all" | grep '/\*$' | tail -n 1)
     epilog=${epilog:-$all}
@@ -85,8 +92,11 @@ plan_hooks() {
       $libexec/epilog || true
   or make it a directory: Epilog=DIR/* with both scripts in it." ;;
     esac
-    # jobcomp is called for every end of every run, and nothing waits for it; a job stays COMPLETING until
-    # EpilogSlurmctld is over.
+}
+
+# jobcomp is called for every end of every run, and nothing waits for it; a job stays COMPLETING until EpilogSlurmctld is
+# over.
+plan_jobcomp() {
     jobcomp_type=$(setting JobCompType)
     jobcomp_loc=$(setting JobCompLoc)
     case $jobcomp_type/$jobcomp_loc in
@@ -104,15 +114,41 @@ plan_hooks() {
   JobCompType is $jobcomp_type already. Jobs that are cancelled before they start are found by asking accounting
   every ten minutes (reconcile_s in config.toml)." ;;
     esac
-    plugstack=$(setting PlugStackConfig)
-    plugstack=${plugstack:-${slurm_conf%/*}/plugstack.conf}
 }
 
 # Slurm is left as it is.
 plan_no_hooks() {
-    epilog='' epilog_dir='' lines='' needs=nothing-new todo='' plugstack=''
+    epilog='' epilog_dir='' lines='' needs=nothing-new todo='' plugstack='' completion_log=''
     [ -z "$(block_of "$slurm_conf")" ] && [ "$spank" = no ] ||
         die "there are hooks of an earlier installation; run --uninstall first, then --no-hooks again"
+}
+
+# slurmctld writes a line about each ended job, into a file of ours or into the one that the site has already. Events of
+# the nodes only if they are asked for.
+plan_completion_log() {
+    epilog='' epilog_dir='' lines='' needs=nothing todo='' plugstack=''
+    if [ "$spank" = yes ] || block_of "$slurm_conf" | grep -qF "=$libexec/"; then
+        die "there are hooks of an earlier installation; run --uninstall first, then --completion-log again"
+    fi
+    [ "$add_epilog" = no ] || plan_epilog
+    completion_log=$own_completion_log
+    jobcomp_type=$(setting JobCompType)
+    jobcomp_loc=$(setting JobCompLoc)
+    case $jobcomp_type in
+        '' | jobcomp/none | none) ;;
+        jobcomp/filetxt | filetxt)
+            # Where Slurm writes it if nothing is said.
+            completion_log=${jobcomp_loc:-/var/log/slurm_jobcomp.log}
+            case $completion_log in /*) ;; *) die "JobCompLoc $completion_log is no absolute path" ;; esac
+            case $completion_log in *[!A-Za-z0-9._/+@-]*) die "JobCompLoc: only letters, digits and ._/+@- may be in the path $completion_log" ;; esac
+            if [ "$completion_log" != "$own_completion_log" ]; then
+                [ -n "$lines" ] || needs=nothing-new
+                return 0
+            fi ;;
+        *) die "JobCompType is $jobcomp_type already, and Slurm has one; use hooks, or --no-hooks" ;;
+    esac
+    add_line "JobCompType=jobcomp/filetxt" restart
+    add_line "JobCompLoc=$own_completion_log" restart
 }
 
 # Also with the plugin: what sbatch --triage= asks for is told to this hook and not to jobcomp.

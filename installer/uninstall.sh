@@ -33,7 +33,7 @@ find_conf() {
 # Lines that the admin has put in himself: slurmctld (26.05) does not start when a hook that they name is not there.
 check_conf_by_hand() {
     [ -n "$slurm_conf" ] || return 0
-    found=$(printf '%s\n' "$conf" | sed 's/[ \t]*=[ \t]*/=/' | grep -F "=$libexec/") || return 0
+    found=$(printf '%s\n' "$conf" | sed 's/[ \t]*=[ \t]*/=/' | grep -F -e "=$libexec/" -e "=$own_completion_log") || return 0
     die "$slurm_conf names our hooks:
 $found
 remove these lines, restart slurmctld (from 23.11 on: scontrol reconfigure), then run this again; nothing was changed"
@@ -117,7 +117,7 @@ remove_rest() {
     done
     [ "$units_were" = no ] || run systemctl daemon-reload
     if [ "$purge" = yes ]; then
-        run rm -rf "$spool/new" "$spool/tmp" "$spool/bad" "$var/ledger" "$var/state" "$etc/config.toml" "$etc/hook.conf"
+        run rm -rf "$spool/new" "$spool/tmp" "$spool/bad" "$var/completed" "$var/ledger" "$var/state" "$etc/config.toml" "$etc/hook.conf"
     fi
     [ "$dry" = no ] || return 0
     for dir in $(of_manifest dir | sort -r); do

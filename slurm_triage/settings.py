@@ -42,6 +42,8 @@ class Settings:
     """How often accounting is asked for ended jobs that no hook reported; 0: never."""
     reconcile_lag_s: float = 120.0
     """Jobs that ended this recently are still left to their hooks, and slurmdbd may not have them yet."""
+    completion_log: str = ""
+    """File into which slurmctld writes a line about each ended job (``JobCompType=jobcomp/filetxt``); empty: none."""
     admin_comment: CommentWish = "failures"
     report_dir: str = ""
     """Directory for the reports of jobs without a directory of their own, with ``%`` forms; empty: beside the log."""
@@ -127,9 +129,9 @@ def _convert(name: str, value: Any, where: str) -> Any:
         return _number(name, value, type(default), wrong)
     if not isinstance(value, str):
         raise wrong
+    if (isinstance(default, Path) or (name == "completion_log" and value)) and not value.startswith("/"):
+        raise wrong
     if isinstance(default, Path):
-        if not value.startswith("/"):
-            raise wrong
         return Path(value)
     if name in _CHOICES and value not in _CHOICES[name]:
         raise wrong
@@ -165,6 +167,7 @@ _WANTED = {
     "spool": "give an absolute path",
     "ledger": "give an absolute path",
     "state": "give an absolute path",
+    "completion_log": "give an absolute path",
     "children": "give a number of 1 or more",
     "child_memory_mib": "give a number of 256 or more",
 }

@@ -159,10 +159,12 @@ def _ledger(directory: Path) -> Iterator[Finding]:
 
 
 def _hooks(settings: Settings) -> Iterator[Finding]:
-    del settings
     from slurm_triage.errors import AccountingError
     from slurm_triage.slurm import command
 
+    log = settings.completion_log
+    if log and os.path.lexists(os.path.dirname(log)) and not os.access(log, os.R_OK):  # noqa: PTH120
+        yield WARNING, f"{log} cannot be read by you; slurmctld makes it when it starts, and the worker must read it"
     wanted = ("Epilog", "EpilogSlurmctld", "JobCompType", "JobCompLoc", "PrologSlurmctld")
     try:
         shown = command.run(["scontrol", "show", "config"], timeout_s=20.0)
@@ -176,9 +178,14 @@ def _hooks(settings: Settings) -> Iterator[Finding]:
         if equals and key in wanted:
             values.setdefault(key, value.strip())
     ours = [f"{key}={value}" for key, value in values.items() if _is_ours(value)]
+    if log and (values.get("JobCompType"), values.get("JobCompLoc")) == ("jobcomp/filetxt", log):
+        yield OK, f"slurmctld writes a line about each ended job into {log}, which the worker reads"
+    elif log:
+        found = f"{values.get('JobCompType')} {values.get('JobCompLoc')}"
+        yield WARNING, f"slurmctld does not write completion_log {log} ({found}); jobs are found by asking accounting"
     if ours:
         yield OK, f"slurmctld calls us: {', '.join(ours)}"
-    else:
+    elif not log:
         yield WARNING, "slurm.conf names no hook of ours; jobs are found by asking accounting (reconcile_s)"
     pattern = values.get("Epilog", "")
     if pattern.endswith("/*") and Path(pattern).parent.is_dir():

@@ -27,6 +27,7 @@ from slurm_triage.pipeline import Engine
 from slurm_triage.service import watch_jobs
 from slurm_triage.service.child import report_on
 from slurm_triage.service.comments import Comments
+from slurm_triage.service.completion_log import CompletionLog
 from slurm_triage.service.done import KEEP_S, Done
 from slurm_triage.service.lookup import Lookup
 from slurm_triage.service.making import Making
@@ -119,6 +120,10 @@ def worker(settings: Settings, accounting: Accounting | None = None, engine: Eng
     with open_writer(settings.ledger, cluster) as ledger:
         reconciler = Reconciler(settings.state, settings.reconcile_s, settings.reconcile_lag_s)
         reconciler.load(time.time())
+        completion_log = None
+        if settings.completion_log:
+            completion_log = CompletionLog(Path(settings.completion_log), settings.spool, settings.state)
+            completion_log.load()
         done, memory = Done(), Memory(switches=leaf_switches)
         memory.load(_past(settings.ledger, safe(cluster), done))
         # Last, so that the garbage collector leaves alone everything that children share.
@@ -149,9 +154,12 @@ def worker(settings: Settings, accounting: Accounting | None = None, engine: Eng
                 comments=Comments(settings.admin_comment),
                 tallies=Tallies(settings.state, frozenset(rule.id for rule in rules.ruleset.rules)),
                 watching=WatchJobs(settings, spool, lookup, watchers, own_uid, time.monotonic),
+                completion_log=completion_log,
                 own_uid=own_uid,
             )
         finally:
+            if completion_log is not None:
+                completion_log.close()
             pool.stop()
             watchers.stop()
             source.close()

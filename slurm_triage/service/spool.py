@@ -14,7 +14,14 @@ from itertools import islice
 from pathlib import Path
 
 from slurm_triage.errors import TriageError
-from slurm_triage.service.spool_event import MAX_EVENT_BYTES, BadEventError, CutOffError, Event, parse
+from slurm_triage.service.spool_event import (
+    COMPLETION_KIND,
+    MAX_EVENT_BYTES,
+    BadEventError,
+    CutOffError,
+    Event,
+    parse,
+)
 
 NEW, TMP, BAD = "new", "tmp", "bad"
 
@@ -111,7 +118,7 @@ class Spool:
                 self._refuse(name)
             # What else can be wrong passes: a file system that is away, a file that somebody removed.
             return None
-        uid, trusted = found.st_uid, self._is_trusted(found)
+        uid, trusted = found.st_uid, self._is_trusted(found) and event.kind != COMPLETION_KIND
         self.known.add(name)
         if not trusted:
             about = (uid, event.job_id)

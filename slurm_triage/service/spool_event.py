@@ -17,10 +17,12 @@ VERSION = "1"
 MAX_EVENT_BYTES = 256 << 10
 MAX_LINES = 256
 
+#: From a line of Slurm's log of ended jobs, which may be anybody's word.
+COMPLETION_KIND = "completion"
 #: What ended or began. ``node`` brings only the kernel's messages of a node that is not the batch host.
 KINDS = frozenset(
     {"epilog", "epilog-slurmctld", "jobcomp", "mail", "node", "prolog-slurmctld", "spank", "task-epilog", "hook"}
-)
+) | {COMPLETION_KIND}
 START_KINDS = frozenset({"prolog-slurmctld", "spank"})
 
 _BEGIN = "slurm-triage-event="

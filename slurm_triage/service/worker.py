@@ -15,6 +15,7 @@ from slurm_triage.errors import AccountingError, TriageError
 from slurm_triage.model.job import Job
 from slurm_triage.service import outcome, pending
 from slurm_triage.service.comments import Comments
+from slurm_triage.service.completion_log import CompletionLog
 from slurm_triage.service.done import Done
 from slurm_triage.service.lookup import Lookup
 from slurm_triage.service.making import Made, Making
@@ -61,6 +62,7 @@ class Worker:
     comments: Comments
     tallies: Tallies
     watching: WatchJobs
+    completion_log: CompletionLog | None = None
     own_uid: int | None = None
     """Set for a worker that is not root: only this user's jobs are reported."""
     poll_s: float = 0.5
@@ -130,6 +132,8 @@ class Worker:
                 self._next_sweep = now + _SWEEP_S
                 self.spool.sweep()
                 self.making.queue.forget_idle(now)
+            if self.completion_log is not None:
+                self.completion_log.carry()
             arrived = self.spool.arrivals()
         except TriageError as error:
             # A file system that is away comes back; until then accounting is asked for ended jobs.

@@ -65,12 +65,20 @@ class Site:
         result = subprocess.run(argv, env=env, text=True, capture_output=True, timeout=300.0, check=False)
         if check and result.returncode:
             raise ClusterError(f"install.sh ended with {result.returncode}: {result.stdout}{result.stderr}")
+        self.own_queue()
+        return result
+
+    def own_queue(self) -> None:
+        """The nodes' epilogs queue where no other site on this machine does, nor an earlier one did."""
         hook_conf = self.prefix / "etc/hook.conf"
         if hook_conf.exists() and "\nqueue=" not in hook_conf.read_text():
-            # Not where other sites on this machine, and earlier ones, have theirs.
             with open(hook_conf, "a") as conf:
                 conf.write(f"queue={self.prefix}/queue\n")
-        return result
+
+    def quiet(self) -> bool:
+        """No job is about to report itself: each node's epilog has run, what it queued has been carried and read."""
+        waiting = [*self.prefix.glob("queue/*.*.*"), *self.prefix.glob("spool/new/*")]
+        return self.cluster.all_idle() and not waiting
 
     def command(self, *args: str, user: str = "root", check: bool = True) -> subprocess.CompletedProcess[str]:
         """slurm-triage as a user."""
@@ -156,12 +164,13 @@ class Site:
 
 
 @contextmanager
-def installed(cluster: Cluster, name: str, **settings: str) -> Iterator[Site]:
-    """slurm-triage on the cluster, with a worker at work; the cluster is as before afterwards."""
+def installed(cluster: Cluster, name: str, *options: str, **settings: str) -> Iterator[Site]:
+    """slurm-triage on the cluster, with a worker at work; the cluster is as before afterwards. ``options``: further
+    ones of install.sh."""
     site = Site(cluster, cluster.dir / f"{name}-{os.getpid()}")
     cluster.reconfigure("EpilogSlurmctld=", "JobCompType=", "JobCompLoc=")
     try:
-        site.install("--edit-slurm-conf")
+        site.install("--edit-slurm-conf", *options)
         cluster.ctld_restart()
         cluster.scontrol("reconfigure")
         cluster.wait_for("all nodes idle", cluster.all_idle, 30.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -137,6 +138,16 @@ ASKED = {"reconcile_s": "15", "reconcile_lag_s": "5"}
 def test_jobs_are_as_fast_with_us_as_without_us(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """Installed with --no-hooks: Slurm does nothing for us, and the worker takes what is left of the processors."""
     median = compared(bench, capsys, bench.without, ASKED)
+    assert median <= 1.05
+
+
+def test_jobs_are_as_fast_with_a_completion_log(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    """Installed with --completion-log: slurmctld writes a line about each job and starts nothing."""
+    log = bench.site.prefix / "var/completed/jobs.log"
+    log.parent.mkdir(exist_ok=True)
+    shutil.chown(log.parent, "slurm")
+    lines = f"JobCompType=jobcomp/filetxt\nJobCompLoc={log}\n"
+    median = compared(bench, capsys, bench.without + lines, {"completion_log": str(log), "reconcile_s": "600"})
     assert median <= 1.05
 
 

@@ -47,6 +47,7 @@ def site(host_cluster: Cluster) -> Iterator[BootedSite]:
     site.machine = Booted(cluster.dir / f"booted-{os.getpid()}", [*shared, cluster.dir])
     try:
         site.machine.run(*site.install_argv("--edit-slurm-conf"), **cluster.env)
+        site.own_queue()
         with open(site.prefix / "etc/config.toml", "a") as config:
             config.write(SETTINGS)
         site.machine.run("systemctl", "restart", WORKER)
@@ -119,6 +120,8 @@ def test_stopping_it_ends_what_runs_and_leaves_the_rest_in_the_spool(site: Boote
 def on_demand(site: BootedSite) -> Iterator[Booted]:
     """The .path unit instead of the worker that always runs."""
     machine = site.machine
+    # What earlier jobs' nodes report late would start a worker as well.
+    machine.wait_for("no event on its way", site.quiet, 60.0)
     machine.run("systemctl", "disable", "--now", WORKER)
     machine.run("systemctl", "enable", "--now", PATH_UNIT)
     yield machine
@@ -153,13 +156,14 @@ def test_a_worker_that_cannot_work_is_tried_until_it_can(site: BootedSite, on_de
 
 
 def test_the_timer_finds_jobs_that_no_hook_reported(site: BootedSite, on_demand: Booted) -> None:
-    spool = site.prefix / "spool/new"
-    spool.rename(spool.with_name("gone"))
+    hook = site.prefix / "libexec/record-event"
+    hook.rename(hook.with_name("gone"))
     try:
         job_id = fail(site, BOB)
         site.cluster.wait(job_id)
+        site.cluster.wait_for("all nodes idle", site.cluster.all_idle, 30.0)
     finally:
-        spool.with_name("gone").rename(spool)
+        hook.with_name("gone").rename(hook)
     time.sleep(3.0)  # reconcile_lag_s
     assert on_demand.show(ONCE, "ActiveState") == "inactive"
     on_demand.drop_in(TIMER, "[Timer]\nOnActiveSec=1s\nAccuracySec=1s\n")
