@@ -7,6 +7,7 @@ is taken, and the event is a hint like one that a user wrote.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -42,7 +43,10 @@ class CompletionLog:
     spool: Path
     state: Path
     _file: int = -1
-    _offset: int = 0
+    _offset: int | None = 0
+    """None: where the file ends when it is opened."""
+    _inode: int = 0
+    """Of the file that ``_offset`` belongs to."""
     _trouble: Trouble = field(default_factory=Trouble)
 
     def load(self) -> None:
@@ -52,16 +56,12 @@ class CompletionLog:
         try:
             self.state.mkdir(parents=True, exist_ok=True)
             text = mark.read_text() if mark.exists() else ""
-            match = re.fullmatch(r"(\d+) (\d+)\n", text)
-            if not self._open():
-                # What is not there yet has nothing to skip.
-                self._offset = 0
-            elif match is None:
-                self._offset = os.fstat(self._file).st_size
+            if (match := re.fullmatch(r"(\d+) (\d+)\n", text)) is not None:
+                self._inode, self._offset = int(match[1]), int(match[2])
+            elif os.path.lexists(self.path):
+                self._offset = None
             else:
-                # Another file than last time is one that has been begun since.
-                self._offset = int(match[2]) if int(match[1]) == os.fstat(self._file).st_ino else 0
-            self._save()
+                self._save(0)
         except OSError as error:
             raise TriageError(f"cannot use the state directory {self.state}: {error.strerror}; check it") from error
 
@@ -71,14 +71,13 @@ class CompletionLog:
             if self._file < 0 and not self._open():
                 self._trouble.note(f"there is no {self.path} yet; slurmctld makes it when it starts (JobCompLoc)")
                 return
-            data = self._read()
-            if not data:
-                return
+            before = (self._inode, self._offset)
+            data, end = self._read()
             for job_id in dict.fromkeys(_JOB.findall(data)):
                 event_file.record(self.spool, job_id.decode(), {}, kind=COMPLETION_KIND)
-            self._offset += len(data)
-            self._shorten()
-            self._save()
+            self._offset = self._shortened(end)
+            if before != (self._inode, self._offset):
+                self._save(self._offset)
             self._trouble.over()
         except PartialResultError as error:
             self._trouble.note(str(error))
@@ -96,39 +95,50 @@ class CompletionLog:
             self._file = os.open(self.path, _OPEN)
         except FileNotFoundError:
             return False
-        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+        found = os.fstat(self._file)
+        if not stat.S_ISREG(found.st_mode):
             self.close()
-            raise OSError(0, "it is no file")
+            raise OSError(errno.EINVAL, "it is no file")
+        if self._offset is None:
+            self._offset = found.st_size
+        elif self._inode != found.st_ino:
+            # Another file than last time is one that has been begun since.
+            self._offset = 0
+        self._inode = found.st_ino
         return True
 
-    def _read(self) -> bytes:
-        """Whole lines from where reading stopped; from the next file once the old one is read to its end."""
+    def _read(self) -> tuple[bytes, int]:
+        """Whole lines from where reading stopped, and where they end; from the next file once the old one is read to
+        its end."""
         size = os.fstat(self._file).st_size
-        if size < self._offset:
-            self._offset = 0
-        if size == self._offset and self._is_replaced() and self._open():
-            self._offset = 0
-        data = os.pread(self._file, MAX_READ_BYTES, self._offset)
+        if size == self._offset and self._is_replaced():
+            self._open()
+        offset = self._offset or 0
+        if size < offset:
+            offset = 0
+        data = os.pread(self._file, MAX_READ_BYTES, offset)
         whole = data[: data.rfind(b"\n") + 1]
-        # No line of Slurm's is that long.
-        return data if len(data) == MAX_READ_BYTES and not whole else whole
+        if len(data) == MAX_READ_BYTES and not whole:
+            # No line of Slurm's is that long.
+            whole = data
+        return whole, offset + len(whole)
 
-    def _shorten(self) -> None:
+    def _shortened(self, offset: int) -> int:
         """slurmctld appends, so it goes on at the beginning. What it writes at this very moment is lost, and found by
         the reconciler."""
-        if self._offset < MAX_OWN_BYTES or self.path.parent.parent != self.state.parent:
-            return
-        if os.fstat(self._file).st_size == self._offset and not self._is_replaced():
-            os.truncate(self.path, 0)
-            self._offset = 0
+        if offset < MAX_OWN_BYTES or self.path.parent.parent != self.state.parent:
+            return offset
+        if os.fstat(self._file).st_size != offset or self._is_replaced():
+            return offset
+        os.truncate(self.path, 0)
+        return 0
+
+    def _save(self, offset: int) -> None:
+        put(Files(), self.state / MARK, b"%d %d\n" % (self._inode, offset), 0o644)
 
     def _is_replaced(self) -> bool:
         """Another file lies there now (logrotate). slurmctld writes into the old one until it is told."""
         try:
-            return self.path.lstat().st_ino != os.fstat(self._file).st_ino
+            return self.path.lstat().st_ino != self._inode
         except FileNotFoundError:
             return False
-
-    def _save(self) -> None:
-        number = os.fstat(self._file).st_ino if self._file >= 0 else 0
-        put(Files(), self.state / MARK, b"%d %d\n" % (number, self._offset), 0o644)

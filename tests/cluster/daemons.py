@@ -137,11 +137,12 @@ class Daemons:
     # ---- up and down ----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Held while the cluster is changed or used, so that two test runs on one machine take turns."""
+    def lock(self, *, wait: bool = True) -> Iterator[None]:
+        """Held while the cluster is changed or used, so that two test runs on one machine take turns. Raises
+        BlockingIOError if it is held by another one and ``wait`` is not wanted."""
         self.dir.parent.mkdir(parents=True, exist_ok=True)
         with open(self.dir.with_suffix(".lock"), "w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             yield
 
     def up(self) -> None:

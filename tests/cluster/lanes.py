@@ -13,6 +13,8 @@ from tests.cluster.processes import ClusterError
 from tests.cluster.rootfs import RootCluster
 
 LANES = ("host", "root")
+#: Clusters of lane "host", each as good as the other.
+HOST_CLUSTERS = ("host", "host2")
 
 #: program -> Debian package that has it
 HOST_PACKAGES = {
@@ -42,14 +44,14 @@ class LaneUnavailableError(ClusterError):
 
 
 def make(lane: str) -> Cluster:
-    """The cluster of a lane, not started. Raises LaneUnavailableError with the reason."""
+    """The cluster of a lane (or one of HOST_CLUSTERS), not started. Raises LaneUnavailableError with the reason."""
     if os.geteuid() != 0:
         raise LaneUnavailableError("the test cluster needs root")
-    if lane == "host":
+    if lane in HOST_CLUSTERS:
         missing = [package for program, package in HOST_PACKAGES.items() if shutil.which(program, path=PATH) is None]
         if missing:
             raise LaneUnavailableError(f"not installed: {', '.join(missing)} (python -m tests.cluster install)")
-        return Cluster(host_layout())
+        return Cluster(host_layout(lane))
     try:
         return RootCluster()
     except ClusterError as error:

@@ -25,7 +25,8 @@ USER_COMMENT = "slurm-triage test user"
 NODES = ("node01", "node02", "node03", "node04", "node05", "node06")
 
 #: Number of ports one cluster uses, counted from its base port: slurmctld +0, nodes +1 .. , slurmdbd +90, MariaDB +91.
-BASE_PORTS = {"host": 17000, "root": 18000}
+#: "host2" is a second cluster of lane "host", for tests that run at the same time.
+BASE_PORTS = {"host": 17000, "root": 18000, "host2": 19000}
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ class Layout:
         return self.inside / "munge/munge.socket"
 
 
-def host_layout() -> Layout:
-    return Layout("host", Path("/"), STATE / "host")
+def host_layout(name: str = "host") -> Layout:
+    return Layout(name, Path("/"), STATE / name)
 
 
 def root_layout(root: Path) -> Layout:

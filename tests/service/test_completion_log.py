@@ -221,3 +221,24 @@ def test_a_state_directory_that_cannot_be_used_is_said_at_once(place: Place) -> 
     (place.state / MARK).mkdir()
     with pytest.raises(TriageError, match="cannot use the state directory"):
         place.started()
+
+
+def test_a_log_that_is_away_at_the_start_is_read_from_where_reading_stopped(place: Place) -> None:
+    place.write(1, 2)
+    assert place.job_ids() == [1, 2]
+    place.write(3)
+    away = place.path.with_name("away")
+    place.path.rename(away)
+    place.restart()
+    assert place.job_ids() == []
+    away.rename(place.path)
+    assert place.job_ids() == [3]
+
+
+def test_a_pipe_in_its_place_at_the_start(place: Place) -> None:
+    os.mkfifo(place.path)
+    place.restart()
+    assert place.job_ids() == []
+    place.path.unlink()
+    place.write(1)
+    assert place.job_ids() == [1]

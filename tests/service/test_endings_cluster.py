@@ -57,7 +57,7 @@ ResumeTimeout=5
 SuspendTimeout=5
 SuspendTime=60
 SuspendExcNodes=node[01-06]
-NodeName=cloud01 NodeAddr=127.0.0.1 Port=17080 CPUs=8 RealMemory=8000 State=CLOUD
+NodeName=cloud01 NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=8000 State=CLOUD
 PartitionName=cloud Nodes=cloud01 MaxTime=INFINITE State=UP
 """
 BOOTED = ("--requeue", "--no-requeue")
@@ -128,7 +128,7 @@ def test_a_node_that_never_boots(site: Site, ids: Mapping[str, str]) -> None:
     conf = cluster.path(cluster.layout.slurm_conf)
     before = conf.read_text()
     try:
-        conf.write_text(before + CLOUD)
+        conf.write_text(before + CLOUD.format(port=cluster.layout.base_port + 80))
         cluster.ctld_restart()
         cluster.scontrol("reconfigure")
         directory = cluster.workdir(ALICE, "cloud")
