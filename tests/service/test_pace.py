@@ -35,16 +35,17 @@ class CountingAccounting:
         """Nothing is open."""
 
 
-def play(count: int, per_s: float, *, again: int = 0) -> tuple[int, float, float]:
-    """``count`` jobs end at a steady pace; of ten, ``again`` have no complete record when first asked about. Returns
-    questions, duration, and the longest time that a job waited."""
+def play(count: int, per_s: float, *, again: int = 0, burst_s: float = 0.0) -> tuple[int, float, float]:
+    """``count`` jobs end at a steady pace, or all that end in ``burst_s`` at once; of ten, ``again`` have no complete
+    record when first asked about. Returns questions, duration, and the longest time that a job waited."""
     now = begin = 3600.0
     accounting = CountingAccounting()
     lookup = Lookup(accounting, lambda: now, lambda: 1.8e9 + now)
     waiting: dict[str, Pending] = {}
     ended, longest = 0, 0.0
     while ended < count or waiting:
-        while ended < count and begin + ended / per_s <= now:
+        played = now if not burst_s else begin + (now - begin) // burst_s * burst_s
+        while ended < count and begin + ended / per_s <= played:
             waiting[str(ended)] = Pending(str(ended), now, now + SETTLE_S)
             ended += 1
         due = lookup.due(list(waiting.values()))
@@ -64,6 +65,13 @@ def play(count: int, per_s: float, *, again: int = 0) -> tuple[int, float, float
 @pytest.mark.parametrize("per_s", [8, 15, 30, 40, 100, 1000, 20_000])
 def test_ten_thousand_jobs_cost_few_questions_however_long_they_take(per_s: int, again: int) -> None:
     assert play(10_000, per_s, again=again)[0] <= 25
+
+
+@pytest.mark.parametrize("burst_s", [5.0, 6.0, 8.0, 12.0, 25.0])
+@pytest.mark.parametrize("per_s", [8, 12, 20, 40])
+def test_a_storm_that_halts_again_and_again_is_one_storm(per_s: int, burst_s: float) -> None:
+    """slurmctld on a machine that has too much to do."""
+    assert play(10_000, per_s, burst_s=burst_s)[0] <= 25
 
 
 @pytest.mark.parametrize("per_s", [34, 40, 100, 1000])
