@@ -20,8 +20,8 @@ MAX_IDS = 8000
 WINDOW_S, LONGEST_WINDOW_S = 0.5, 60.0
 WINDOW_PER_RATE_S2 = 3.0
 STORM_PER_S, STORM_IDS, STORM_WINDOW_S, STORM_OVER_S = 5.0, 600, 30.0, 5.0
-#: A storm seems to be over whenever slurmctld does not get on for some seconds (measured: 35 questions for 10 000 jobs in
-#: 14 minutes on a machine with ten times as much to do as it can). So that is believed a few times, then seldom.
+#: A storm seems to be over whenever slurmctld does not get on for some seconds (measured: 35 questions for 10 000 jobs
+#: in 14 minutes on a machine with ten times as much to do as it can). So that is believed a few times, then seldom.
 OVERS, OVER_AGAIN_S = 3.0, 240.0
 #: With few ids the whole history is searched (an index finds them); with many a window is cheaper, and it has to reach
 #: back to earlier runs of requeued jobs.

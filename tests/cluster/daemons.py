@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from tests.cluster import cgroups, config
+from tests.cluster import cgroups, config, users
 from tests.cluster.cgroups import MemoryCgroup
-from tests.cluster.layout import ACCOUNT, CHECKOUT, CLUSTER_NAME, USER_COMMENT, USERS, Layout
+from tests.cluster.layout import ACCOUNT, CHECKOUT, CLUSTER_NAME, USERS, Layout
 from tests.cluster.processes import ClusterError, Processes
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -124,16 +124,6 @@ class Daemons:
         os.chown(outside, self.uid(user), self.uid(user))
         return directory
 
-    def _make_users(self) -> None:
-        for user, uid in USERS.items():
-            if self.run(["id", user], check=False).returncode:
-                self.run(
-                    ["useradd", "-M", "-d", self.home(user), "-u", str(uid), "-c", USER_COMMENT, "-s", "/bin/sh", user]
-                )
-            home = self.path(self.home(user))
-            home.mkdir(parents=True, exist_ok=True)
-            os.chown(home, self.uid(user), self.uid(user))
-
     # ---- up and down ----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -172,11 +162,7 @@ class Daemons:
     def wipe(self) -> None:
         """Stop, and remove the cluster's state and the users that ``up`` made."""
         self.down()
-        for user in USERS:
-            entry = self.run(["getent", "passwd", user], check=False).stdout
-            if USER_COMMENT in entry:
-                # The kernel may still be tearing down the nodes' last processes.
-                self.wait_for(f"user {user} gone", lambda user=user: self.succeeds("userdel", user), 10.0)
+        users.remove(self)
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def _prepare(self) -> None:
@@ -189,7 +175,7 @@ class Daemons:
         for name in ("etc", "log", "run", "pids", "state", "db", "spool", "hooks/epilog.d", "munge", "cgroup", "home"):
             (outside / name).mkdir(parents=True, exist_ok=True)
             (outside / name).chmod(0o755)
-        self._make_users()
+        users.make(self)
         self.run(["chown", "slurm:", f"{inside}/state", f"{inside}/log", f"{inside}/run"])
         self.run(["chown", "munge:", f"{inside}/munge"])
         self.run(["chown", "mysql:", f"{inside}/db"])

@@ -8,6 +8,7 @@ status.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from zlib import crc32
 
@@ -44,6 +45,7 @@ OCI runtime exec failed: exec failed: unable to start container process: error e
 Error response from daemon: No such container: maxtext-slurm-7-node0
 Error response from daemon: cannot remove container "x": could not kill container: tried to kill container, but did not receive an exit event
 """
+PREFIXES = ("0: ", "(RayTrainWorker pid=690, ip=192.0.2.7) ", "\x1b[36m")
 CHATTER = """\
 {label}NCCL INFO Channel 00/08 : 0 1 2 3
 {label}failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)
@@ -58,21 +60,6 @@ LOGS = [c for c in cases(KINDS) if (c / "log.txt").is_file() and (c / "log.txt")
 
 def name(case: Path) -> str:
     return f"{case.parent.name}/{case.name}"
-
-
-def of_all(mutation: str) -> list[ParameterSet]:
-    """All logs for a mutation. Of real launchers and real runs each meets every one; of the many short ones each meets
-    half of them, and the others with ``--slow``: all would take a third of the whole suite's time."""
-    return [
-        pytest.param(
-            case,
-            id=name(case),
-            marks=[pytest.mark.slow]
-            if case.parent.name in SHORT and crc32(f"{mutation} {name(case)}".encode()) % 2
-            else [],
-        )
-        for case in LOGS
-    ]
 
 
 def judged(text: str, engine: Engine, folder: Path) -> Report:
@@ -93,15 +80,16 @@ def as_read(raw: bytes) -> bytes:
     return read if read.count(b"\n") == raw.count(b"\n") else raw
 
 
-def without_cause(text: str, report: Report, engine: Engine) -> str:
-    """The log without any line that tells of the primary class (or of how the ranks ended)."""
-    primary = report.diagnosis.primary
-    assert primary is not None
+def without_cause(text: str, before: Report, engine: Engine) -> Iterator[str]:
+    """Without any line that tells of the primary class (or of how the ranks ended); nothing where no line tells it."""
+    primary = before.diagnosis.primary
+    if primary is None or primary.cls in WITHOUT_LINES or primary.confidence == "low":
+        return
     rules = {r.id for r in engine.ruleset.rules if r.cls == primary.cls}
-    rules |= {f.rule for f in report.diagnosis.findings if f.cls == primary.cls}
+    rules |= {f.rule for f in before.diagnosis.findings if f.cls == primary.cls}
     kinds = EXIT_KINDS | (STOP_KINDS if primary.cls in STOPS else set())
     exits = {r for r, kind in engine.ruleset.fact_kinds.items() if kind in kinds}
-    told = {f.match.first.text for f in report.diagnosis.findings if f.cls == primary.cls and f.match is not None}
+    told = {f.match.first.text for f in before.diagnosis.findings if f.cls == primary.cls and f.match is not None}
     numbers = set()
     for match in explain_text(as_read(text.encode()), engine.ruleset, engine.matcher):
         if match.rejected is None and match.rule.id in rules | exits:
@@ -111,27 +99,25 @@ def without_cause(text: str, report: Report, engine: Engine) -> str:
         for number, line in enumerate(text.split("\n"), 1)
         if number not in numbers and not any(t and t in line for t in told)
     )
-    return "\n".join(kept)
+    yield "\n".join(kept)
 
 
-@pytest.mark.parametrize("case", of_all("cause"))
-def test_without_its_cause_a_verdict_changes_or_is_less_sure(case: Path, engine: Engine, tmp_path: Path) -> None:
-    text = read(case)
-    before = judged(text, engine, tmp_path)
-    primary = before.diagnosis.primary
-    if primary is None or primary.cls in WITHOUT_LINES or primary.confidence == "low":
-        pytest.skip("no line tells this verdict")
-    after = judged(without_cause(text, before, engine), engine, tmp_path).diagnosis.primary
-    assert after is None or after.cls != primary.cls or SURE[after.confidence] < SURE[primary.confidence]
+def another_or_less_sure(before: Report, after: Report) -> bool:
+    first, second = before.diagnosis.primary, after.diagnosis.primary
+    assert first is not None
+    return second is None or second.cls != first.cls or SURE[second.confidence] < SURE[first.confidence]
+
+
+def same_class(before: Report, after: Report) -> bool:
+    first, second = before.diagnosis.primary, after.diagnosis.primary
+    return (first.cls if first else None) == (second.cls if second else None)
 
 
 def same_verdict(before: Report, after: Report) -> bool:
-    first, second = before.diagnosis.primary, after.diagnosis.primary
-    if second is None and after.diagnosis.status == "unknown" and rests_on_last_words(before):
+    if after.diagnosis.primary is None and after.diagnosis.status == "unknown" and rests_on_last_words(before):
         # What a log complains of at its very end explains the end; once other lines follow, that guess is withdrawn.
         return True
-    classes = [p.cls if p is not None else None for p in (first, second)]
-    return before.diagnosis.status == after.diagnosis.status and classes[0] == classes[1]
+    return before.diagnosis.status == after.diagnosis.status and same_class(before, after)
 
 
 def rests_on_last_words(report: Report) -> bool:
@@ -139,34 +125,23 @@ def rests_on_last_words(report: Report) -> bool:
     return cause is not None and cause.guess and cause.why == SUGGESTED
 
 
-def test_the_whole_corpus_is_tried() -> None:
-    assert {case.parent.name for case in LOGS} == set(KINDS)
-    assert len(LOGS) > 0.9 * len(cases(KINDS))
-
-
-@pytest.mark.parametrize("case", of_all("teardown"))
-def test_teardown_noise_after_the_end_changes_nothing(case: Path, engine: Engine, tmp_path: Path) -> None:
-    text = read(case)
-    before = judged(text, engine, tmp_path)
+def with_teardown_noise(text: str, before: Report, _: Engine) -> Iterator[str]:
+    """After the end."""
     # Behind an excerpt in which nothing fails and nothing ends, srun's words are news: somebody stopped it. They also
     # tell more than a guess from the last words.
     roots = [f for f in before.diagnosis.findings if f.match is not None and f.role == "root"]
     known = [f for f in roots if not rests_on_last_words(before)]
     ended = bool(known) or any(a.summaries for a in before.facts.attempts)
-    noise = STOPPING + CLEANING if ended else CLEANING
-    assert same_verdict(before, judged(text.rstrip("\n") + "\n" + noise, engine, tmp_path))
+    yield text.rstrip("\n") + "\n" + (STOPPING + CLEANING if ended else CLEANING)
 
 
-@pytest.mark.parametrize("case", of_all("rank"))
-def test_lines_of_another_healthy_rank_change_nothing(case: Path, engine: Engine, tmp_path: Path) -> None:
-    text = read(case)
+def with_another_healthy_rank(text: str, _: Report, __: Engine) -> Iterator[str]:
     labels = LABELLED.findall(text)
-    before = judged(text, engine, tmp_path)
     lines = text.split("\n")
     if not labels:
         # One process's lines cannot be told from another's inside a message: before and behind all of them.
         chatter = CHATTER.format(label="")
-        assert same_verdict(before, judged(chatter + text.rstrip("\n") + "\n" + chatter, engine, tmp_path))
+        yield chatter + text.rstrip("\n") + "\n" + chatter
         return
     label = max(labels, key=lambda found: int(found.strip(" :")))
     own = [n for n, line in enumerate(lines) if line.startswith(label)]
@@ -174,30 +149,15 @@ def test_lines_of_another_healthy_rank_change_nothing(case: Path, engine: Engine
     steps = [n for n in own if "completed step: " in lines[n]]
     places = {own[0], *(n + 1 for n in (steps[len(steps) // 2 :][:1] + steps[-1:]))}
     chatter = CHATTER.format(label=label)
-    mixed = "\n".join((chatter if n in places else "") + line for n, line in enumerate(lines))
-    assert same_verdict(before, judged(mixed, engine, tmp_path))
+    yield "\n".join((chatter if n in places else "") + line for n, line in enumerate(lines))
 
 
-def plain(case: Path, engine: Engine, folder: Path) -> tuple[str, Report]:
-    """Text and verdict of a log whose lines may get prefixes: it has none yet, and they are a task's, not the
-    launcher's, which never have any."""
-    text = read(case)
-    before = judged(text, engine, folder)
-    if LABELLED.search(text):
-        pytest.skip("the lines have labels")
-    last = before.facts.last
-    if last.header.job_id is not None or last.summaries or last.cancellations:
-        pytest.skip("the launcher's and Slurm's own lines never have a prefix")
-    return text, before
-
-
-@pytest.mark.parametrize("case", of_all("clock"))
-def test_time_stamps_in_front_of_the_ranks_lines_change_nothing(case: Path, engine: Engine, tmp_path: Path) -> None:
-    text = read(case)
-    before = judged(text, engine, tmp_path)
+def with_time_stamps(text: str, before: Report, _: Engine) -> Iterator[str]:
+    """In front of the ranks' lines. Not where the log has clocks, or consists of the launcher's own lines, which never
+    have one."""
     attempt = before.facts.last
     if attempt.start_time is not None or (attempt.header.job_id is not None and not attempt.rank_hosts):
-        pytest.skip("the log has clocks, or consists of the launcher's own lines, which never have one")
+        return
 
     def stamped(number: int, line: str) -> str:
         label = LABELLED.match(line)
@@ -207,16 +167,58 @@ def test_time_stamps_in_front_of_the_ranks_lines_change_nothing(case: Path, engi
         clock = f"2026-11-30T{2 + number // 36000:02}:{number // 600 % 60:02}:{number // 10 % 60:02}.{number % 10}00Z "
         return line[:start] + clock + line[start:]
 
-    after = judged("\n".join(stamped(n, line) for n, line in enumerate(text.split("\n"))), engine, tmp_path)
-    assert same_verdict(before, after)
+    yield "\n".join(stamped(n, line) for n, line in enumerate(text.split("\n")))
 
 
-@pytest.mark.parametrize("prefix", ["0: ", "(RayTrainWorker pid=690, ip=192.0.2.7) ", "\x1b[36m"])
-@pytest.mark.parametrize("case", of_all("prefix"))
-def test_prefixes_in_front_of_every_line_change_nothing(
-    case: Path, prefix: str, engine: Engine, tmp_path: Path
+def with_prefixes(text: str, before: Report, _: Engine) -> Iterator[str]:
+    """In front of every line. Not where they have labels, nor to the launcher's and Slurm's own lines: those never have
+    any."""
+    last = before.facts.last
+    if LABELLED.search(text) or last.header.job_id is not None or last.summaries or last.cancellations:
+        return
+    for prefix in PREFIXES:
+        yield "\n".join(f"{prefix}{line}" for line in text.rstrip("\n").split("\n")) + "\n"
+
+
+#: What is done to a log, and what then holds of the verdicts before and after. Where it does not apply it gives nothing.
+MUTATIONS: dict[str, tuple[Callable[[str, Report, Engine], Iterator[str]], Callable[[Report, Report], bool]]] = {
+    "cause": (without_cause, another_or_less_sure),
+    "teardown": (with_teardown_noise, same_verdict),
+    "rank": (with_another_healthy_rank, same_verdict),
+    "clock": (with_time_stamps, same_verdict),
+    "prefix": (with_prefixes, same_class),
+}
+
+
+def tried() -> Iterator[ParameterSet]:
+    """Logs with the mutations that each meets. Those of real launchers and real runs meet every one; the many short ones
+    meet half of them, and the others with ``--slow``."""
+    for case in LOGS:
+        short = case.parent.name in SHORT
+        later = [m for m in MUTATIONS if short and crc32(f"{m} {name(case)}".encode()) % 2]
+        now = [m for m in MUTATIONS if m not in later]
+        if now:
+            yield pytest.param(case, now, id=name(case))
+        if later:
+            yield pytest.param(case, later, id=f"{name(case)}-{'-'.join(later)}", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("case, mutations", [*tried()])
+def test_a_verdict_stands_on_its_evidence_alone(
+    case: Path, mutations: list[str], engine: Engine, tmp_path: Path
 ) -> None:
-    text, before = plain(case, engine, tmp_path)
-    after = judged("\n".join(f"{prefix}{line}" for line in text.rstrip("\n").split("\n")) + "\n", engine, tmp_path)
-    first, second = before.diagnosis.primary, after.diagnosis.primary
-    assert (first.cls if first else None) == (second.cls if second else None)
+    text = read(case)
+    before = judged(text, engine, tmp_path)
+    wrong = []
+    for mutation in mutations:
+        mutate, holds = MUTATIONS[mutation]
+        for number, changed in enumerate(mutate(text, before, engine)):
+            after = judged(changed, engine, tmp_path)
+            if not holds(before, after):
+                wrong.append((mutation, number, after.diagnosis.status, after.diagnosis.primary))
+    assert not wrong, (before.diagnosis.status, before.diagnosis.primary)
+
+
+def test_the_whole_corpus_is_tried() -> None:
+    assert {case.parent.name for case in LOGS} == set(KINDS)
+    assert len(LOGS) > 0.9 * len(cases(KINDS))

@@ -55,10 +55,9 @@ def render(*steps: str, strict: bool = True, **changes: Any) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@pytest.mark.parametrize("failure", [*CLASSES, *OWN], ids=lambda c: c.id)
-def test_steps_of_every_class_and_rule_can_be_filled_in(failure: FailureClass, name: str) -> None:
-    steps = render_next_steps(failure, context(SAMPLES[name]()), strict=True)
-    for step in steps:
+def test_steps_of_every_class_and_rule_can_be_filled_in(name: str) -> None:
+    values = context(SAMPLES[name]())
+    for step in (step for failure in (*CLASSES, *OWN) for step in render_next_steps(failure, values, strict=True)):
         assert step == step.strip()
         assert "\n" not in step
         assert "None" not in step

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def cache_dir(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Every test has an empty cache, and never touches the user's."""
-    directory = tmp_path_factory.mktemp("cache")
-    directory.chmod(0o700)
-    monkeypatch.setenv("SLURM_TRIAGE_CACHE_DIR", str(directory))
-    monkeypatch.setattr("slurm_triage.rules.cache.SYSTEM_DIR", directory / "nowhere")
-    return directory
+    with tempfile.TemporaryDirectory(prefix="slurm-triage-test-") as name:
+        directory = Path(name)
+        monkeypatch.setenv("SLURM_TRIAGE_CACHE_DIR", name)
+        monkeypatch.setattr("slurm_triage.rules.cache.SYSTEM_DIR", directory / "nowhere")
+        yield directory
 
 
 @pytest.fixture

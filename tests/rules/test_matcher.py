@@ -153,7 +153,7 @@ HOSTILE = [
 
 @pytest.fixture(scope="module")
 def builtin() -> Matcher:
-    return Matcher.compile(load_rules(site_dirs=[], samples=True))
+    return Matcher.load(load_rules(site_dirs=[], samples=True))
 
 
 @pytest.mark.parametrize("unit", HOSTILE)

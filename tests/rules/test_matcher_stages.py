@@ -18,6 +18,9 @@ from slurm_triage.rules.load import load_rules
 from slurm_triage.rules.matcher import Matcher
 from slurm_triage.rules.required import clauses, cover
 
+#: The built-in packs are compiled twice for these: on one worker.
+pytestmark = pytest.mark.xdist_group("matcher-stages")
+
 TESTS = Path(__file__).resolve().parents[1]
 BUILTIN = load_rules(site_dirs=[], samples=True)
 SAMPLES = [text for rule in BUILTIN.rules for text in (*rule.samples_match, *rule.samples_reject)]

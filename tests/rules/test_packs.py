@@ -21,7 +21,7 @@ RULES = load_rules(site_dirs=[], samples=True)
 
 @pytest.fixture(scope="module")
 def matcher() -> Matcher:
-    return Matcher.compile(RULES)
+    return Matcher.load(RULES)
 
 
 @pytest.mark.parametrize("rule", RULES.rules, ids=lambda r: r.id)

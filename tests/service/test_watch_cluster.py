@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_a_hang_is_reported_while_the_job_runs(site: Site) -> None:
     assert not reports[plain].exists(), "only what asked for it is watched"
     told = Path(f"/tmp/slurm-triage-told-{watched}")
     cluster.wait_for("notification", told.exists, 30.0)
-    owner = f"{ALICE} {ALICE} {cluster.home(ALICE)}"
+    owner = f"{ALICE} {ALICE} {pwd.getpwnam(ALICE).pw_dir}"
     assert told.read_text().startswith(f"{owner} {watched} hanging: step 6/14")
     told.unlink()
     # A worker that comes after a crash goes on; the event is still there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +68,7 @@ def play(cluster: Cluster, names: Sequence[str] | None = None) -> Played:
     played = Played(cluster, ids=started.ids, skipped=started.skipped)
     played.states = scenarios.finish_all(cluster, started)
     wait_for_nodes(cluster)
+    wait_for_controller(cluster)
     played.events = read_spool(spool)
     return played
 
@@ -75,6 +77,15 @@ def wait_for_nodes(cluster: Cluster) -> None:
     """Until what the nodes' epilogs have queued is in the spool."""
     queue = cluster.dir / "triage-queue"
     cluster.wait_for("events of the nodes", lambda: not any(queue.glob("*/*.*")), 20.0)
+
+
+def wait_for_controller(cluster: Cluster) -> None:
+    """Until no hook writes any more. A job that was never launched is over, and its node idle, before slurmctld gets
+    around to its EpilogSlurmctld on a machine with much else to do."""
+    new = cluster.dir / "triage-spool/new"
+    cluster.wait_for(
+        "last event", lambda: time.time() - max(path.stat().st_ctime for path in new.iterdir()) > 2.0, 30.0
+    )
 
 
 def read_spool(spool: Path) -> list[Event]:
