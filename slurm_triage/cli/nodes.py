@@ -14,7 +14,7 @@ from slurm_triage.cli.source import add_ledger, add_style, clock, clusters, root
 from slurm_triage.cli.text_table import Column, print_table
 from slurm_triage.errors import NotFoundError, UsageError
 from slurm_triage.ledger.nodes import ADVICE_S, Census, NodeStats
-from slurm_triage.ledger.query import Filter, select
+from slurm_triage.ledger.query import Filter, select_objects
 from slurm_triage.ledger.read import ReadCounts
 from slurm_triage.ledger.when import parse_when
 from slurm_triage.model.nodelist import expand, fold
@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
     wanted = Filter(since=parse_when(args.starttime, now))
     # Nodes of two clusters may have the same name, and are compared with those of their own.
     censuses: dict[str, Census] = {}
-    for record in select(roots(args), wanted, clusters(args), counts):
-        censuses.setdefault(record.cluster or "", Census()).add(record)
+    for values in select_objects(roots(args), wanted, clusters(args), counts):
+        censuses.setdefault(values.get("cluster", ""), Census()).add_object(values)
     rows = [(cluster, row) for cluster, census in sorted(censuses.items()) for row in census.stats(now)]
     names = expand(args.node) if args.node else ()
     if names:

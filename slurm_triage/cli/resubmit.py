@@ -34,7 +34,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"running this job again makes no sense: {resubmit.why}")
     command = command_of(report)
     if command is None and report.job.submit_line:
-        raise NotFoundError(f"it was no batch job but: {printable(report.job.submit_line)}; start it again by hand")
+        line = printable(report.job.submit_line)
+        raise NotFoundError(f"accounting's submit line is no call of sbatch: {line}; start it again by hand")
     if command is None:
         raise NotFoundError(
             "neither the job's submit_cmd.txt nor its log nor accounting tells how it was submitted; submit it by hand"

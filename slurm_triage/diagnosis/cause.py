@@ -25,7 +25,7 @@ from slurm_triage.diagnosis.classes import (
 from slurm_triage.diagnosis.conditions import with_role
 from slurm_triage.diagnosis.traceback import final_exception, traceback_lines
 from slurm_triage.model.diagnosis import Finding
-from slurm_triage.model.facts import AttemptFacts, Match, StepSeries
+from slurm_triage.model.facts import AttemptFacts, Match, Place, StepSeries
 
 #: Signals by which a process ends itself after being told that a peer is gone.
 _ABORT = "SIGABRT"
@@ -251,6 +251,8 @@ def _explained(
             places = (death.match.first, death.match.last) if death.match is not None else ()
             if any((final_exception(match.block) or "?") in place.text for place in places):
                 return "the exception only reports that a worker died"
+            if final_exception(match.block) is None and any(_follows(match, place) for place in places):
+                return "the launcher begins its own traceback where it reports that a worker died"
         crashed = _CRASHES.search(finding.title) is not None
         if first_messenger is not None and match.seq >= first_messenger and not crashed:
             return "this rank had already been told that another one failed"
@@ -260,6 +262,11 @@ def _explained(
         if _ABORT in finding.title:
             return "the process aborted itself because of the error it reported"
     return None
+
+
+def _follows(match: Match, place: Place) -> bool:
+    """Whether a match stands in the line behind another line."""
+    return match.first.file == place.file and place.line is not None and match.first.line == place.line + 1
 
 
 def _same_worker(one: Match, other: Match) -> bool:

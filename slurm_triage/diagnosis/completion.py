@@ -98,6 +98,8 @@ def obeyed_stop(
         place = asked.last.file
         ended = any(e.last.file != place or e.last_seq > asked.last_seq for e in clean_ends)
         last_step = max((s.last_step or 0 for s in attempt.series if s.file == place), default=0)
+        if asked.step is None and last_step > 0:  # a helper process at the start was meant: the training only begins
+            continue
         if not (reached_last_step or ended) or last_step - (asked.step or 0) <= PRINT_LAG_STEPS:
             return True
     return False

@@ -52,7 +52,9 @@ def _by_evidence(cause: Finding, findings: Sequence[Finding], stall: Stall | Non
             return "low"
         return "high" if stall.silence_s > _SURE_STALL * stall.limit_s else "medium"
     if cause.cls in STOPS or cause.cls == "soft-success":
-        return "high" if end.ended else "medium"
+        # Whoever stopped a job that had touched its memory limit may have done it for that.
+        touched = any(f.cls == "oom-host" and f.role == "context" for f in findings)
+        return "high" if end.ended and not touched else "medium"
     if cause.cls in OUTCOMES:
         return "medium" if cause.cls != "unknown-death" else "low"
     if cause.why in {ONLY_CONSEQUENCES, UNANSWERED}:

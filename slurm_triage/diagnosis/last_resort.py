@@ -44,6 +44,9 @@ def suggested(
     if cause is not None and not weak and not vague and cause.cls not in GENERIC | SYMPTOMS | STOPS | OUTCOMES:
         return None
     rules = sorted((r for r in ruleset.rules if r.last_resort and (weak or r.strong)), key=lambda r: -r.priority)
+    if cause is not None and cause.cls in GENERIC and cause.cls != "python-exception":
+        # That something failed is no more than how it ended.
+        rules = [r for r in rules if r.cls not in OUTCOMES]
     if cause is not None and cause.match is not None and (cause.cls == "python-exception" or vague):
         said = _said(cause, cause.match)
         named = next((r for r in rules if r.strong and r.cls != cause.cls and is_last_resort(r, said)), None)

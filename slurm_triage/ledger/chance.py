@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
+#: The exponential of anything less is 0.
+_LOG_ZERO = -746.0
+
 
 def binomial_tail(events: int, trials: int, chance: float) -> float:
     """Exact P(X >= events) for X ~ Binomial(trials, chance)."""
@@ -77,4 +80,11 @@ def _binomial(trials: int, chance: float) -> list[float]:
         sure = 0 if chance <= 0.0 else trials
         return [float(k == sure) for k in range(trials + 1)]
     log_p, log_q = math.log(chance), math.log1p(-chance)
-    return [math.exp(_log_choose(trials, k) + k * log_p + (trials - k) * log_q) for k in range(trials + 1)]
+    found = []
+    for k in range(trials + 1):
+        log_term = _log_choose(trials, k) + k * log_p + (trials - k) * log_q
+        if log_term < _LOG_ZERO and k > trials * chance:
+            # So are all that follow: of thousands of trials with small chances, nearly all.
+            break
+        found.append(math.exp(log_term))
+    return found + [0.0] * (trials + 1 - len(found))

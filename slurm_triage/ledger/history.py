@@ -12,7 +12,7 @@ from slurm_triage.ledger.frame import safe
 from slurm_triage.ledger.last_good import last_good
 from slurm_triage.ledger.nodes import Census, advice
 from slurm_triage.ledger.query import by_job, latest_first, latest_others
-from slurm_triage.ledger.read import ReadCounts, Snapshot, records, snapshot
+from slurm_triage.ledger.read import ReadCounts, Snapshot, objects, snapshot
 from slurm_triage.ledger.record import LedgerRecord, from_dict
 from slurm_triage.ledger.recurrence import (
     MOST_TRIALS,
@@ -168,7 +168,7 @@ def nodes_to_avoid(roots: Sequence[Path], cluster: str | None, now: float) -> di
             break
         kept += 1
     census = Census()
-    for record in records(Snapshot(parts[len(parts) - kept :], ReadCounts())):
-        if (record.ended or 0.0) >= now - LOOK_BACK_S:
-            census.add(record)
+    for values in objects(Snapshot(parts[len(parts) - kept :], ReadCounts())):
+        if values.get("end", values.get("generated_at", 0.0)) >= now - LOOK_BACK_S:
+            census.add_object(values)
     return advice(census.stats(now))

@@ -7,13 +7,15 @@ that an innocent node is named in every second table of a large cluster; slurmpa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from slurm_triage.ledger.blame import DIRECT
 from slurm_triage.ledger.chance import benjamini_hochberg, combined_tail
-from slurm_triage.ledger.record import LedgerRecord
+from slurm_triage.ledger.record import LedgerRecord, from_dict
 from slurm_triage.model.history import Advice
+from slurm_triage.model.nodelist import expand
 
 #: Share of wrongly named nodes that is accepted among the named ones.
 FALSE_DISCOVERY_RATE = 0.05
@@ -25,6 +27,8 @@ CLEAN_RUN_S = 1800.0
 #: Faults of hardware come with time in use; those that strike at once come with every start. Each job weighs its node
 #: hours plus this much.
 _START_S = 600.0
+#: Sums are kept of at most so many sets of nodes (15 MB) before each node gets its part.
+_MOST_SETS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +70,35 @@ _Event = tuple[str | None, ...]
 
 
 @dataclass(slots=True)
-class _Seen:
-    """``faults``, ``deaths``: independent events of this node. ``possible``: deaths of any node in jobs that this one
-    took part in, with the chance that it hits this node."""
+class _Ran:
+    """Jobs of one node, or of one set of nodes."""
 
     jobs: int = 0
     exposure_s: float = 0.0
+    last_clean: float | None = None
+
+    def add(self, status: str, elapsed_s: float, at: float) -> None:
+        self.jobs += 1
+        self.exposure_s += _START_S + elapsed_s
+        if status == "completed" and elapsed_s >= CLEAN_RUN_S and (self.last_clean is None or at > self.last_clean):
+            self.last_clean = at
+
+    def take(self, other: _Ran) -> None:
+        self.jobs += other.jobs
+        self.exposure_s += other.exposure_s
+        if other.last_clean is not None and (self.last_clean is None or other.last_clean > self.last_clean):
+            self.last_clean = other.last_clean
+
+
+@dataclass(slots=True)
+class _Seen(_Ran):
+    """``faults``, ``deaths``: independent events of this node. ``possible``: deaths of any node in jobs that this one
+    took part in, with the chance that it hits this node."""
+
     failures: list[Failure] = field(default_factory=list)
     faults: set[_Event] = field(default_factory=set)
     deaths: set[_Event] = field(default_factory=set)
     possible: dict[_Event, float] = field(default_factory=dict)
-    last_clean: float | None = None
 
     @property
     def event_count(self) -> int:
@@ -85,19 +107,13 @@ class _Seen:
     def may_die(self, event: _Event, chance: float) -> None:
         self.possible[event] = 1.0 - (1.0 - self.possible.get(event, 0.0)) * (1.0 - chance)
 
-    def ran_cleanly(self, at: float | None) -> None:
-        if at is not None:
-            self.last_clean = at if self.last_clean is None else max(self.last_clean, at)
-
     def merge(self, other: _Seen) -> None:
-        self.jobs += other.jobs
-        self.exposure_s += other.exposure_s
+        self.take(other)
         self.failures += other.failures
         self.faults |= other.faults
         self.deaths |= other.deaths
         for event, chance in other.possible.items():
             self.may_die(event, chance)
-        self.ran_cleanly(other.last_clean)
 
 
 class Census:
@@ -106,28 +122,60 @@ class Census:
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
         self._users: set[str | None] = set()
+        self._by_set: dict[str, _Ran] = {}
 
     def add(self, record: LedgerRecord) -> None:
-        at = record.ended or 0.0
         self._users.add(record.user)
-        names = {*record.node_names, *record.culprits}
+        for node in {*record.node_names, *record.culprits}:
+            self._of(node).add(record.status, record.elapsed_s or 0.0, record.ended or 0.0)
+        self._blame(record)
+
+    def add_object(self, values: Mapping[str, Any]) -> None:
+        """The same of a record as JSON object. Of a million, most tell only that some nodes worked: neither is a record
+        made of each, nor each node of each looked at."""
+        self._users.add(values.get("user"))
+        nodes = values.get("nodes", "")
+        if values.get("node_evidence"):
+            record = from_dict(values)
+            self._blame(record)
+            strangers = (node for node in record.culprits if node not in record.node_names)
+            nodes = ",".join(filter(None, (nodes, *strangers)))
+        if nodes not in self._by_set:
+            if len(self._by_set) >= _MOST_SETS:
+                self._spread()
+            self._by_set[nodes] = _Ran()
+        at = values.get("end", values.get("generated_at", 0.0))
+        self._by_set[nodes].add(values["status"], values.get("elapsed_s", 0.0), at)
+
+    def _of(self, node: str) -> _Seen:
+        found = self._seen.get(node)
+        if found is None:
+            found = self._seen[node] = _Seen()
+        return found
+
+    def _blame(self, record: LedgerRecord) -> None:
+        if not record.node_evidence:
+            return
         # A job that keeps failing in one way on one set of nodes is one event.
         event: _Event = (record.user, record.name, record.fingerprint, record.nodes)
         deaths = sum(kind not in DIRECT for _, kind in record.node_evidence)
-        clean = record.status == "completed" and (record.elapsed_s or 0.0) >= CLEAN_RUN_S
-        for node in names:
-            entry = self._seen.setdefault(node, _Seen())
-            entry.jobs += 1
-            entry.exposure_s += _START_S + (record.elapsed_s or 0.0)
-            if deaths:
-                entry.may_die(event, min(1.0, deaths / len(names)))
-            entry.ran_cleanly(at if clean else None)
+        if deaths:
+            names = {*record.node_names, *record.culprits}
+            for node in names:
+                self._of(node).may_die(event, min(1.0, deaths / len(names)))
         for node, kind in record.node_evidence:
-            entry = self._seen[node]
-            entry.failures.append(Failure(record.display_id, record.cls, kind, at, record.user))
+            entry = self._of(node)
+            entry.failures.append(Failure(record.display_id, record.cls, kind, record.ended or 0.0, record.user))
             (entry.faults if kind in DIRECT else entry.deaths).add(event)
 
+    def _spread(self) -> None:
+        for nodes, ran in self._by_set.items():
+            for node in set(expand(nodes)):
+                self._of(node).take(ran)
+        self._by_set.clear()
+
     def merge(self, other: Census) -> None:
+        other._spread()
         self._users |= other._users
         for node, seen in other._seen.items():
             self._seen.setdefault(node, _Seen()).merge(seen)
@@ -146,6 +194,7 @@ class Census:
         one node says nothing, and a user whose program crashes often harms no node, wherever it runs. Both are
         conditional on what happened, with nothing to estimate, so the p-value is exact.
         """
+        self._spread()
         seen = self._seen
         total_jobs = sum(s.jobs for s in seen.values())
         total_events = sum(s.event_count for s in seen.values())

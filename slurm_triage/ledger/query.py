@@ -14,7 +14,7 @@ import orjson
 from slurm_triage.errors import UsageError
 from slurm_triage.ledger import index
 from slurm_triage.ledger.frame import MARK, parse_at
-from slurm_triage.ledger.read import ReadCounts, Snapshot, load, newest_of, records, snapshot
+from slurm_triage.ledger.read import ReadCounts, Snapshot, load, newest_of, objects, snapshot
 from slurm_triage.ledger.record import LedgerRecord, from_dict, to_dict
 from slurm_triage.ledger.segment import Segment
 from slurm_triage.model.nodelist import expand
@@ -113,13 +113,20 @@ def select(
 ) -> Iterator[LedgerRecord]:
     """All attempts that fit, newest revision of each, in the order written. ``counts`` takes what was met. Raises
     LedgerError."""
+    return map(from_dict, select_objects(roots, wanted, clusters, counts))
+
+
+def select_objects(
+    roots: Sequence[Path], wanted: Filter, clusters: Sequence[str] = (), counts: ReadCounts | None = None
+) -> Iterator[dict[str, Any]]:
+    """The same as JSON objects."""
     snap = snapshot(roots, clusters, lambda segment: _may_hold(segment, wanted.since))
     if counts is not None:
         snap = Snapshot(snap.parts, counts)
     nodes = frozenset(wanted.nodes)
-    for record in records(snap, _needle(wanted), lambda values: _cheap(values, wanted)):
-        if not nodes or not nodes.isdisjoint(record.node_names):
-            yield record
+    for values in objects(snap, _needle(wanted), lambda values: _cheap(values, wanted)):
+        if not nodes or not nodes.isdisjoint(expand(values.get("nodes", ""))):
+            yield values
 
 
 def latest_others(

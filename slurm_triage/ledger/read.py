@@ -95,13 +95,18 @@ def superseded(snap: Snapshot) -> set[tuple[int, int]]:
     return old
 
 
-def records(
+def records(snap: Snapshot) -> Iterator[LedgerRecord]:
+    """Every attempt once, in the order written. What was met is counted in ``snap.counts``."""
+    return map(from_dict, objects(snap))
+
+
+def objects(
     snap: Snapshot,
     needle: bytes | None = None,
     where: Callable[[dict[str, Any]], bool] = lambda _: True,
-) -> Iterator[LedgerRecord]:
-    """Every attempt once, in the order written. ``needle`` skips lines without these bytes before they are parsed;
-    ``where`` sees the JSON object of the rest. What was met is counted in ``snap.counts``."""
+) -> Iterator[dict[str, Any]]:
+    """The same as JSON objects, for those who need little of each. ``needle`` skips lines without these bytes before
+    they are parsed; ``where`` sees the rest."""
     counts = snap.counts
     old = superseded(snap)
     for part, segment in enumerate(snap.parts):
@@ -119,7 +124,7 @@ def records(
                 continue
             values = orjson.loads(item.payload)
             if where(values):
-                yield from_dict(values)
+                yield values
 
 
 def newest_of(found: Sequence[tuple[Frame, int]]) -> list[Frame]:

@@ -29,6 +29,8 @@ _UNWINDING = re.compile(
     # Of Fortran: image, address, routine, line.
     r"Image +PC +Routine|\S+ +[0-9A-F]{16} "
 )
+#: Above a source line that belongs to a stack.
+_FRAME = re.compile(rb'File "[^"\n]{1,400}", line \d{1,9}')
 #: What tells lines of several ranks apart that say the same.
 _WHO = re.compile(r"\b(?:rank|process|proc|task|node|worker|host|gpu|device|pid|id)\W{0,3}\d+", re.IGNORECASE)
 #: What is left of a line without its numbers, paths, quoted words and progress bars.
@@ -61,6 +63,9 @@ def end_of_file(scan: FileScan, rules: Sequence[Rule], matcher: Matcher) -> EndO
         if not line.body.strip() or _UNWINDING.match(line.body) or any(stem in line.body.lower() for stem in WEIGHTS):
             continue
         if is_known(raw, line.body, rules, matcher):
+            continue
+        above = tail[tail.rfind(b"\n", 0, max(0, start - 1)) + 1 : start]
+        if line.body.startswith("    ") and _FRAME.search(above):
             continue
         ordinary += 1
         if ordinary == _LAST_ORDINARY + 1:

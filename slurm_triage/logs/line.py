@@ -27,11 +27,12 @@ _INNER_RANK = re.compile(
     r"\[(?:[\w.@-]{3,80}@)?1,(?:mpirank:)?(\d+)(?:,[\w-]{1,60})?\]<std(?:out|err)>: ?|rank[ _](\d+): ?)",
     re.IGNORECASE,
 )
-#: Where the line comes from, in the words of whoever merged several logs: torchrun (role and local rank), DeepSpeed's
-#: pdsh (address), kubectl, docker compose, Airflow (what a task printed is information), the kernel (seconds since its
-#: start).
+#: Where the line comes from, in the words of whoever merged several logs: Google Cloud's log reader, torchrun (role and
+#: local rank), DeepSpeed's pdsh (address), kubectl, docker compose, Airflow (what a task printed is information), the
+#: kernel (seconds since its start).
 _MERGED = re.compile(
-    r"^(?:\[[a-z_]{1,20}\d{1,3}\]:|worker-\d{1,4}: |(?:\d{1,3}\.){3}\d{1,3}: |\[pod/[\w./-]{1,150}\] |"
+    r"^(?:[A-Z]{4,9} \d{4}-\d\d-\d\dT[\d:.]{8,18}Z \[resource\.labels\.\w{1,40}: [\w.-]{1,80}\] |"
+    r"\[[a-z_]{1,20}\d{1,3}\]:|worker-\d{1,4}: |(?:\d{1,3}\.){3}\d{1,3}: |\[pod/[\w./-]{1,150}\] |"
     r"[a-z][\w.-]{1,60}[-_]\d{1,3} {2,20}\| |\{[\w-]{1,60}\.py:\d{1,6}\} (?:INFO - )?|"
     r"\[ {0,8}\d{1,9}\.\d{6}\](?:\[ *[TC]\d{1,9}\])? )"
 )
@@ -67,6 +68,9 @@ _ECHO = re.compile(
     r"(?!(?:time|ts|level)=|(?:pe|rank|pid)=\d)(?:export |  export |declare -x )?[A-Za-z_]\w*=|"
     r"Extracted env: |Updating keys from env and command line|Command line arguments: |Namespace\(|Script args: |"
     r"\[ENV\] |"
+    # Advice for the case that something should come.
+    r"(?:[A-Z]\w{1,20} )?(?:INFO|NOTE|HINT|TIP|WARNING)?:? {0,6}[Ii]f you "
+    r"(?:see|get|encounter|experience|run into|hit|observe) |"
     # Names of passed tests and what pytest captured of them, subjects of commits, names of errors (errno tables).
     r"(?:\[gw\d+\] )?(?:\S+\.py::\S.*)?\b(?:PASSED|XFAIL|XPASS|SKIPPED)\b|_{3,} .+ _{3,}$|"
     r"(?:CRITICAL|ERROR|WARNING|INFO|DEBUG) +[\w.]+:(?:test_[\w-]+|[\w-]+_test|conftest)\.py:\d+ |"

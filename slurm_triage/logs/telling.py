@@ -51,7 +51,7 @@ _NOTHING = re.compile(
     r"\b(?:no|0|without|zero|any) (?:\w+ )?(?:error|fail|warning)|"
     r"(?:error|fail\w*|warning)s?\b\W{1,3}(?:0\b|none\b|false\b|true\b|\[\])|"
     # The name of a function in a C++ stack.
-    r"^\s*(?:@|#\d{1,3}) +0x[0-9a-f]+ ",
+    r"^\s*(?:(?:@|#\d{1,3}) +0x[0-9a-f]+ |frame #\d{1,3}: )",
     re.IGNORECASE,
 )
 #: What is tried again, or was expected, is not over; what is said as information, or while looking around, is not meant
@@ -63,6 +63,13 @@ _NOT_MEANT = re.compile(
 )
 #: The letter of a level, as glog, absl and PyTorch write it: an error or worse, whatever the words.
 _LEVEL = re.compile(rb"(?m)^.{0,80}?(?:\b[EF]\d{3,4} [\d:.]{8}|: [EF] [\w./-]{1,120}:\d|\[E [\w.]{1,60}:\d)")
+#: A frame of a stack: Python's, also as its crash handler and IPython print it, and glibc's. Where a log breaks off
+#: within one, that is all it has to say.
+_FRAME = re.compile(
+    rb'File (?:"[^"\n]{1,400}", line \d{1,9},? in |[^\s":]{1,400}:\d{1,9}, in )|'
+    rb"\([\w:~<>, ]{0,200}\+0x[0-9a-f]{1,16}\) \[0x[0-9a-f]{4,16}\]"
+)
+_FRAME_WEIGHT, _FRAME_LINES = 6, 4
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*[.:]{1,2})*[A-Za-z_]\w*(?:Error|Exception|Failure|Exit)\b(?:\(|: |$)")
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+|\b[0-9a-f]{8,}\b|'[^']*'|\"[^\"]*\"|/\S+")
 _SHAPE_CHARS = 100
@@ -167,6 +174,12 @@ def _weights(tail: bytes, begin: int) -> dict[int, int]:
             position = lowered.find(word, newline) if newline >= 0 else -1
     for match in _LEVEL.finditer(tail, begin):
         found[match.start()] = max(_ERROR_WEIGHT, found.get(match.start(), 0))
+    last = len(tail.rstrip())
+    for _ in range(_FRAME_LINES):
+        start = max(begin, tail.rfind(b"\n", begin, last) + 1)
+        if _FRAME.search(tail, start, last):
+            found[start] = _FRAME_WEIGHT
+        last = max(begin, start - 1)
     return found
 
 

@@ -9,7 +9,8 @@ from functools import lru_cache
 from slurm_triage.model.rule import Rule
 
 _SOURCE = re.compile(r"[^\s()\[\]'\"]{1,200}\.(?:cc|cpp|cu|cuh|c|h|hpp|py|go|rs|f90|F90)(?::\d+)?\b")
-_FRAME = re.compile(r'^[ |+]*File "[^"]{1,400}", line \d+')
+#: Python's notation, and that of IPython.
+_FRAME = re.compile(r'^[ |+]*File (?:"[^"]{1,400}", line \d+|[^\s":]{1,400}:\d+, in )')
 
 
 @lru_cache(maxsize=1024)

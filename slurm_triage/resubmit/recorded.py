@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from slurm_triage.model.facts import AttemptFacts
@@ -41,13 +41,24 @@ class Recorded:
 
 def recorded_command(job: Job, attempt: AttemptFacts, submit_cmd: str | None) -> Recorded | None:
     """The command as it was run, or None when nothing tells."""
+    refused: tuple[str, ...] = ()
     if submit_cmd and submit_cmd.strip():
         found = from_words(_safe_split(submit_cmd.strip()))
         if found is not None:
             return found
-    if attempt.header.model_name is not None:
-        return from_header(job, attempt)
-    return from_words(_submit_words(job), doubts=(_NO_QUOTES,)) if job.submit_line else None
+        refused = ("submit_cmd.txt is left out: it calls neither the launcher nor sbatch",)
+    found = from_header(job, attempt) if attempt.header.model_name is not None else _from_submit_line(job)
+    return replace(found, doubts=(*refused, *found.doubts)) if found is not None else None
+
+
+def _from_submit_line(job: Job) -> Recorded | None:
+    """sbatch tells Slurm which words it was called with, so neither an assignment nor another program is ever before
+    them, unless a client of the user's own told it. Nor does it make a program sbatch that it is called so."""
+    program, *words = _submit_words(job)
+    if program.rpartition("/")[2] != "sbatch":
+        return None
+    elsewhere = () if program == "sbatch" else (f"it was {program}; this is the sbatch that your shell finds",)
+    return from_words(["sbatch", *words], doubts=(_NO_QUOTES, *elsewhere))
 
 
 def _submit_words(job: Job) -> list[str]:

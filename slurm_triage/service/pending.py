@@ -90,7 +90,9 @@ def decide(pending: Pending, job: Job | None, done: Done, settings: Settings, no
     meant = _meant(attempts, pending.arrived)
     last_meant = max(meant)
     complete = attempts[last_meant].final
-    give_up = waited > settings.give_up_s
+    # Anybody can say of a job that runs for weeks that it has ended; when it really has, the reconciler finds it.
+    hints_only = bool(pending.arrived) and not any(item.trusted for item in pending.arrived)
+    give_up = waited > (settings.final_wait_s if hints_only else settings.give_up_s)
     enough = waited > settings.final_wait_s
     kernel = pending.kernel()
     tasks = []

@@ -12,8 +12,7 @@ from slurm_triage.slurm import hook_env
 
 VERSION = "1"
 
-#: The hooks write at most 100 kernel lines of 600 bytes, tripled by escapes, and 60 values of 8 KiB, of which only
-#: a handful are ever long.
+#: The hooks write at most 192 KiB of values, and 100 kernel lines of 600 bytes.
 MAX_EVENT_BYTES = 256 << 10
 MAX_LINES = 256
 

@@ -38,7 +38,9 @@ _STAMPS = (
 )
 _EPOCH = re.compile(r"(?<= 00:00:)179600\d{4}(?=\.)")
 #: Rules about a step or job being stopped. Their lines blame nobody, but a healthy run does not end with them.
-STOPPING = frozenset({"harmless-terminating-step", "harmless-step-cancelled", "torchrun-own-exception"})
+STOPPING = frozenset(
+    {"harmless-terminating-step", "harmless-srun-ends-step", "harmless-step-cancelled", "torchrun-own-exception"}
+)
 
 
 @dataclass(frozen=True)

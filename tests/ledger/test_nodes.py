@@ -1,17 +1,20 @@
 """Node statistics: exact numbers, few innocent nodes named, bad ones found, advice that ends."""
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import comb, prod
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slurm_triage.ledger import nodes
 from slurm_triage.ledger.chance import benjamini_hochberg, binomial_tail, combined_tail, hypergeometric_tail
-from slurm_triage.ledger.nodes import ADVICE_S, CLEAN_RUN_S, FALSE_DISCOVERY_RATE, NodeStats, advice, node_stats
-from slurm_triage.ledger.record import LedgerRecord
+from slurm_triage.ledger.nodes import ADVICE_S, CLEAN_RUN_S, FALSE_DISCOVERY_RATE, Census, NodeStats, advice, node_stats
+from slurm_triage.ledger.record import LedgerRecord, to_json
 from tests.ledger.samples import DAY_S, T0, record
 
 NODES = [f"n{i:02d}" for i in range(32)]
@@ -207,6 +210,35 @@ def test_a_clean_run_withdraws_the_advice(changes: dict[str, object], withdrawn:
     clean = record(9, **{"status": "completed", "cls": None, **changes})
     given_advice = advice(node_stats([record(1, node_evidence=FAULT), clean], T0 + DAY_S))
     assert ("chi2803" not in given_advice) is withdrawn
+
+
+@pytest.mark.parametrize("most_sets", [1, 3, 65_536])
+def test_json_objects_count_as_the_records_they_are_of(monkeypatch: pytest.MonkeyPatch, most_sets: int) -> None:
+    """Jobs of one set of nodes are added up before each node gets its part, in any number of parts."""
+    monkeypatch.setattr(nodes, "_MOST_SETS", most_sets)
+    rng = random.Random(3)
+    rows = simulate(rng, 300, bad="n03", factor=20.0)
+    rows += [
+        record(301, nodes="", node_evidence=()),
+        record(302, nodes="", node_evidence=(("n01", "fault"),)),
+        record(303, nodes="n[01-02],n01", node_evidence=(("x9", "died-first"),), end=None),
+        record(304, status="completed", elapsed_s=None, end=None, generated_at=None, user=None),
+    ]
+    rows = [replace(row, elapsed_s=row.elapsed_s and float(round(row.elapsed_s))) for row in rows]
+    of_objects, of_records = (Census(), Census()), (Census(), Census())
+    for number, row in enumerate(rows):
+        of_objects[number % 2].add_object(orjson.loads(to_json(row)))
+        of_records[number % 2].add(row)
+    for first, second in (of_objects, of_records):
+        first.merge(second)
+    expected = of_records[0].stats(T0)
+    assert sum(row.events for row in expected) > 10
+    assert of_objects[0].stats(T0) == expected
+
+
+def test_thousands_of_trials_are_counted_exactly() -> None:
+    for events, chance in ((1, 1e-4), (5, 1e-3), (40, 1e-3), (260, 1e-3), (2600, 0.5), (4990, 0.999), (5000, 0.999)):
+        assert combined_tail(events, 5000, chance, ()) == pytest.approx(binomial_tail(events, 5000, chance), rel=1e-9)
 
 
 def test_an_empty_ledger_has_no_rows() -> None:

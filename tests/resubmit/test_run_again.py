@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurm_triage.cli.main import main
+from slurm_triage.cli.text_table import printable
 from slurm_triage.resubmit.recorded import FROM_STDIN
 
 LOG = "0: Traceback (most recent call last):\n0: RuntimeError: x\n[NODE_EXIT] host=n1 rank=0 exit_code=1\n"
@@ -91,7 +92,55 @@ def test_a_script_that_is_not_recorded_is_not_run(tmp_path: Path, capsys: pytest
     assert FROM_STDIN in capsys.readouterr().err
 
 
-def test_what_was_no_batch_job_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, args = plain(tmp_path, "srun -N 1 a.out")
-    assert main(["resubmit", *args]) == 3
-    assert "it was no batch job but: srun -N 1 a.out" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun -N 1 a.out",
+        "LD_PRELOAD=/tmp/x.so sbatch train.sh",
+        "PATH=/tmp:/bin sbatch train.sh",
+        "env sbatch train.sh",
+        "./submit.sh m -N 1",
+        " sbatch train.sh",
+        "sbatch\ttrain.sh",
+        "/tmp/sbatch/x train.sh",
+    ],
+)
+def test_what_is_no_call_of_sbatch_is_named_and_not_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    """Who talks to slurmctld without sbatch may say what he likes; the next one may be an administrator."""
+    work, args = plain(tmp_path, line)
+    program(work / "submit.sh")
+    assert main(["resubmit", *args, "--exec"]) == 3
+    assert not (work / "called").exists()
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"accounting's submit line is no call of sbatch: {printable(line)}; " in said.err
+
+
+def test_the_sbatch_that_is_run_is_the_callers_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work, args = plain(tmp_path, f"{tmp_path}/my work/sbatch train.sh")
+    for directory in (tmp_path, work):
+        program(directory / "sbatch")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    known = json.loads((tmp_path / "record.json").read_text())
+    assert main(["resubmit", *args, "--exec"]) == 0
+    assert called(tmp_path) == [known["work_dir"], ["train.sh"]]
+    assert not (work / "called").exists()
+    assert f"# it was {work}/sbatch; this is the sbatch that your shell finds\n" in capsys.readouterr().out
+
+
+def test_a_recorded_command_that_is_none_gives_way_with_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "repo/outputs/7-JAX-m"
+    (job / "artifact").mkdir(parents=True)
+    (job / "artifact/submit_cmd.txt").write_text("RAY=1 rm -rf x\n")
+    job.with_name("7-JAX-m.log").write_text(LOG)
+    (tmp_path / "record.json").write_text(json.dumps({"job_id": "7", "state": "FAILED", "submit_line": "sbatch a.sh"}))
+    assert main(["resubmit", str(job), "--accounting", str(tmp_path / "record.json")]) == 0
+    said = capsys.readouterr().out
+    assert "# submit_cmd.txt is left out: it calls neither the launcher nor sbatch\n" in said
+    assert said.endswith("\nsbatch a.sh\n")

@@ -15,6 +15,7 @@ import pytest
 from slurm_triage.model.job import Job
 from slurm_triage.service.lookup import Lookup
 from slurm_triage.service.pending import Pending
+from slurm_triage.service.spool_event import COMPLETION_KIND
 from slurm_triage.settings import Settings
 from tests.service.conftest import ended_job
 from tests.service.fake_site import FakeSite, TableAccounting
@@ -71,6 +72,19 @@ def test_a_running_job_waits(site: FakeSite) -> None:
     site.steps(20, replace(site.settings, final_wait_s=0.0))
     assert site.records("104") == []
     assert len(site.waiting()) == 1
+
+
+def test_anybodys_word_that_a_running_job_has_ended_is_soon_forgotten(site: FakeSite) -> None:
+    """When it does end, accounting tells."""
+    job = site.add(ended_job(site, "104", state="RUNNING", end=None, final=False), event=False)
+    site.event("104", COMPLETION_KIND)
+    site.steps(20, replace(site.settings, final_wait_s=0.0))
+    assert (site.records("104"), site.waiting()) == ([], [])
+    now = time.time()
+    site.table["104"] = replace(job, state="FAILED", end=now, final=True)
+    site.publish()
+    site.work(settings=replace(site.settings, reconcile_s=0.1, reconcile_lag_s=0.0))
+    assert len(site.records("104")) == 1
 
 
 def test_accounting_down_keeps_events_and_asks_seldom(site: FakeSite) -> None:

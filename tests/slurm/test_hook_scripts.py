@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -59,6 +60,28 @@ def test_the_users_own_spool(hooks: Hooks) -> None:
     hooks.run("task-epilog", {**env, "SLURM_PROCID": "0"})
     (event,) = events_in(own)
     assert (event.job_id, event.wish) == ("9", "off")
+
+
+def test_long_values_hide_no_event(hooks: Hooks) -> None:
+    """All of them as long as may be, of bytes that are written as three each, and as many kernel messages as come
+    along."""
+    lists = re.findall(r"^ *(?:keys|free)=['\"]([^'\"]+)", (hooks.directory / "record-event").read_text(), re.MULTILINE)
+    keys = [word for words in lists for word in words.split() if word.isidentifier()]
+    assert len(keys) > 50
+    short = {**NODE, **JOBCOMP_ENV, "SLURM_JOBID": "7877", "SLURM_JOB_STATE": "FAILED"}
+    for key in ("SLURM_JOB_NAME", "SLURM_JOB_COMMENT", "SLURM_JOB_WORK_DIR", "SLURM_JOB_STDOUT", "JOBNAME"):
+        del short[key]
+    hooks.kernel_says("".join(f"[ 5001.000123] Out of memory: {n} {'x' * 600}\n" for n in range(105)))
+    for name in EVERY_HOOK:
+        hooks.run(name, {**dict.fromkeys(keys, "é" * 4096), **short})
+    events = hooks.carried()
+    assert sorted(event.kind for event in events) == sorted(
+        ("epilog", "epilog-slurmctld", "jobcomp", "mail", "node", "prolog-slurmctld", "task-epilog")
+    )
+    assert {(event.job_id, event.env["SLURM_JOB_EXIT_CODE2"], event.env["SLURM_JOB_STATE"]) for event in events} == {
+        ("7877", "137:0", "FAILED")
+    }
+    assert [len(event.kernel) for event in events if event.kind == "node"] == [100]
 
 
 def test_hostile_environment(hooks: Hooks) -> None:
@@ -244,7 +267,8 @@ def test_limits_are_nobodys_trouble(hooks: Hooks, limit: str) -> None:
 
 def test_functions_in_the_environment_are_not_called(hooks: Hooks) -> None:
     """bash takes functions from there, and calls them instead of programs and of most of what it has built in."""
-    words = ("printf", "read", "[", "umask", "cd", "od", "date", "rm", "mkdir", "flock", "dmesg", "grep", "tr", "cp")
+    shells, programs = "printf read [ umask cd", "od date rm mkdir flock dmesg grep tr cp cmp"
+    words = (*shells.split(), *programs.split())
     functions = {f"BASH_FUNC_{word}%%": f"() {{ : >{hooks.directory}/pwned; }}" for word in words}
     hooks.kernel_says("Out of memory: Killed process 12\n")
     for name in EVERY_HOOK:

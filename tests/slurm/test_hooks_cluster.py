@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from slurm_triage.slurm import hook_env
 from tests.cluster.cluster import Cluster
 from tests.cluster.config import NO_OP
+from tests.cluster.processes import ClusterError
 from tests.slurm.played import Played, install_hooks, read_spool
 
 CONTROLLER_KINDS = ("epilog-slurmctld", "jobcomp")
@@ -94,6 +96,29 @@ def test_the_kernels_out_of_memory_kills_are_in_the_snapshot(played: Played) -> 
 
 def test_no_node_was_drained_by_us(played: Played) -> None:
     assert played.cluster.drained() == {}
+
+
+def test_no_user_ends_the_shell_of_a_hook(played: Played) -> None:
+    """dash is over before a script's first line, with status 2, where OPTIND is no number or fewer than twelve files may
+    be open. A user's environment and limits reach his own TaskEpilog, whose status counts for nothing, and no other."""
+    cluster = played.cluster
+    argv = ["prlimit", "--nofile=11:", "sbatch", "--parsable", "--mail-type=END,FAIL", "-o", "limited.out"]
+    env = {"OPTIND": "none", "SPANK_OPTIND": "none"}
+    script = "#!/bin/sh\nexit 0\n"
+    job_id = cluster.run(argv, user="alice", cwd=cluster.home("alice"), env=env, stdin=script).stdout.strip()
+    assert cluster.wait(job_id) == {job_id: "FAILED"}
+    log = cluster.path(cluster.home("alice") / "limited.out").read_text()
+    assert "OPTIND" in log or "Illegal number: none" in log, "the user's own shell has met it"
+    wanted = {"epilog", "mail", "prolog-slurmctld", *CONTROLLER_KINDS}
+
+    def kinds() -> set[str]:
+        spool = cluster.dir / "triage-spool"
+        return {event.kind for event in read_spool(spool) if event.job_id == job_id} - {"node"}
+
+    with contextlib.suppress(ClusterError):
+        cluster.wait_for("events of every hook", lambda: kinds() >= wanted, 30.0)
+    assert kinds() == wanted, "all but TaskEpilog, which the user has made useless himself"
+    assert cluster.drained() == {}
 
 
 # ---- broken in every way ------------------------------------------------------------------------------------------

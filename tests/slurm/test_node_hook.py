@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -65,6 +66,24 @@ def test_kernel_messages_of_the_job(hooks: Hooks) -> None:
     assert event.kernel[0].time == pytest.approx(time.time() - 10000 + 5001.000123, rel=0.0, abs=10.0)
     assert dict(event.env)["SLURM_JOB_NAME"] == HOSTILE, "escapes are whole in a node's event, too"
     assert [event.kind for event in hooks.carried()] == ["node"], "chi2802 is not the batch host"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("watchdog: BUG: soft lockup - CPU#2 stuck for 22s! [solver:29632]", True),
+        ("NMI watchdog: Watchdog detected hard LOCKUP on cpu 3", True),
+        ("rcu: INFO: rcu_sched self-detected stall on CPU", True),
+        ("rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:", True),
+        ("beegfs: cp(2211): readfile (communication): Communication error. Node: beegfs-storage st02 [ID: 2]", True),
+        ("beegfs: kworker/u8:2(91): NodeConn (acquire stream): Connected: beegfs-storage st02 [ID: 2]", False),
+        ("NMI watchdog: Enabled. Permanently consumes one hw-PMU counter.", False),
+    ],
+)
+def test_what_is_worth_keeping(hooks: Hooks, said: str, kept: bool) -> None:
+    hooks.kernel_says(f"[ 5001.000123] {said}\n")
+    hooks.run(EPILOG, {**NODE, "SLURMD_NODENAME": "chi2802"})
+    assert [message.text for event in hooks.carried() for message in event.kernel] == [said] * kept
 
 
 def test_at_most_the_last_hundred_messages(hooks: Hooks) -> None:
@@ -163,6 +182,44 @@ def test_what_is_in_the_way_of_one_event_keeps_no_other(hooks: Hooks) -> None:
     assert sorted(event.job_id for event in hooks.events()) == ["1", "3"]
     hooks.run(EPILOG, {**NODE, "SLURM_JOB_ID": "4"})
     assert sorted(event.job_id for event in hooks.carried()) == ["1", "2", "3", "4"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of others need root")
+def test_a_forgery_in_the_way_is_not_taken_for_the_event(hooks: Hooks) -> None:
+    """On a file system with root_squash root is nobody, and cannot remove what somebody else has put there."""
+    queue, new = hooks.directory / "queue/chi2801", hooks.directory / "spool/new"
+    queue.mkdir(parents=True)
+    new.chmod(0o1733)
+    event, forged = (directory / "1.00.chi2801.epilog.1.1.0" for directory in (queue, new))
+    event.write_text("slurm-triage-event=1\nkind=epilog\nhost=chi2801\nSLURM_JOB_ID=1\nend=1\n")
+    forged.write_text(event.read_text().replace("ID=1", "ID=2"))
+    for path, uid in ((queue, 65534), (event, 65534), (forged, 2001)):
+        os.chown(path, uid, uid)
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    paths = (str(path) for path in (hooks.shell, hooks.directory / "carry-events"))
+    carry = [*nobody, *paths, "0", str(queue), str(hooks.directory / "spool"), "on"]
+    subprocess.run(carry, check=False, capture_output=True)
+    assert event.exists()
+    # The worker has dealt with it.
+    forged.unlink()
+    subprocess.run(carry, check=False, capture_output=True)
+    assert not event.exists()
+    assert [found.job_id for found in hooks.events()] == ["1"]
+
+
+def test_long_events_are_carried_in_time(hooks: Hooks) -> None:
+    """Who carries them is ended after five seconds, and the next one would begin with the same ones."""
+    hooks.kernel_says("Out of memory: Killed process 12\n")
+    queue = hooks.directory / "queue/chi2801"
+    queue.mkdir(parents=True)
+    for job in range(100):
+        (queue / f"1.{job}.chi2801.epilog.{job + 1}.1.0").write_text(
+            f"slurm-triage-event=1\nkind=epilog\nhost=chi2801\nSLURM_JOB_ID={job + 1}\n"
+            f"SLURM_JOB_COMMENT={chr(92)}41{'x' * 190_000}\nend=1\n"
+        )
+    hooks.run(EPILOG, NODE)
+    events = hooks.carried()
+    assert len([event for event in events if event.kind == "node" and event.kernel]) == 101
 
 
 def test_an_event_that_is_being_written_is_left_to_its_epilog(hooks: Hooks) -> None:
