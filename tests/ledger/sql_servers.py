@@ -46,10 +46,9 @@ class Server:
 
     @property
     def _identity(self) -> dict[str, Any]:
-        place = {
-            "cwd": self.directory,
-            "env": {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"},
-        }
+        # A MariaDB that starts removes what others have as temporary tables in the same directory.
+        environment = {"LC_ALL": "C.UTF-8", "HOME": "/nonexistent", "TMPDIR": str(self.directory)}
+        place = {"cwd": self.directory, "env": {"PATH": os.environ["PATH"], **environment}}
         if os.geteuid():
             return place
         return {**place, "user": self._account.pw_uid, "group": self._account.pw_gid, "extra_groups": []}
