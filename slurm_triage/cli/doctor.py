@@ -163,8 +163,9 @@ def _hooks(settings: Settings) -> Iterator[Finding]:
     from slurm_triage.slurm import command
 
     log = settings.completion_log
-    if log and os.path.lexists(os.path.dirname(log)) and not os.access(log, os.R_OK):  # noqa: PTH120
-        yield WARNING, f"{log} cannot be read by you; slurmctld makes it when it starts, and the worker must read it"
+    # Only the worker's user may enter its directory.
+    if log and os.access(Path(log).parent, os.X_OK) and not os.access(log, os.R_OK):
+        yield WARNING, f"{log} cannot be read; slurmctld makes it when it starts, and the worker must read it"
     wanted = ("Epilog", "EpilogSlurmctld", "JobCompType", "JobCompLoc", "PrologSlurmctld")
     try:
         shown = command.run(["scontrol", "show", "config"], timeout_s=20.0)
