@@ -53,6 +53,11 @@ class Pending:
         """If accounting does not know the job by now, it never will."""
         return now - self.first > UNKNOWN_WAIT_S
 
+    def is_only_hearsay(self, owner: int | None) -> bool:
+        """Anybody can say of a job that runs for weeks that it has ended; when it really has, the reconciler finds it.
+        What its owner says of it is kept, though: it may be the wish for no report."""
+        return bool(self.arrived) and not any(arrived.trusted or arrived.uid == owner for arrived in self.arrived)
+
     def kernel(self) -> dict[str, tuple[KernelMessage, ...]]:
         """Messages of the nodes' kernels, by host, from files that a node's root wrote."""
         found: dict[str, tuple[KernelMessage, ...]] = {}
@@ -60,6 +65,11 @@ class Pending:
             if arrived.trusted and arrived.event.kernel:
                 found[arrived.event.host] = (*found.get(arrived.event.host, ()), *arrived.event.kernel)
         return found
+
+    def try_later(self, now: float) -> None:
+        """Accounting's record is not what it will be."""
+        self.next_try = now + RETRY.delay_s(self.tries)
+        self.tries += 1
 
     def settle_all(self) -> None:
         """What has arrived by now is dealt with once ``busy`` is empty."""
@@ -90,9 +100,7 @@ def decide(pending: Pending, job: Job | None, done: Done, settings: Settings, no
     meant = _meant(attempts, pending.arrived)
     last_meant = max(meant)
     complete = attempts[last_meant].final
-    # Anybody can say of a job that runs for weeks that it has ended; when it really has, the reconciler finds it.
-    hints_only = bool(pending.arrived) and not any(item.trusted for item in pending.arrived)
-    give_up = waited > (settings.final_wait_s if hints_only else settings.give_up_s)
+    give_up = waited > (settings.final_wait_s if pending.is_only_hearsay(job.uid) else settings.give_up_s)
     enough = waited > settings.final_wait_s
     kernel = pending.kernel()
     tasks = []

@@ -211,11 +211,15 @@ class Worker:
         # Slurm 22.05 first writes a job that never started as root's, and completes the record seconds later.
         reliable = job is not None and (job.final or now - one.first > self.settings.final_wait_s)
         if job is not None and reliable and (reason := self._off(job, one)) is not None:
-            self.counts.off += 1
-            log.info("job %s: no report, %s", one.job_id, reason)
             for run in (*job.earlier, job):
                 if run.is_terminal:
                     self.done.ignore(outcome.minimal_record(run, now=0.0).key)
+            if not job.is_terminal and now - one.first <= self.settings.give_up_s:
+                # The wish may be told once, in the middle of the job (TaskEpilog), and must hold at its end.
+                one.try_later(now)
+                return
+            self.counts.off += 1
+            log.info("job %s: no report, %s", one.job_id, reason)
             one.settle_all()
             self._settle(one, now)
             return
@@ -225,8 +229,7 @@ class Worker:
         for task in decision.tasks:
             self._make(task, one)
         if not decision.settled:
-            one.tries += 1
-            one.next_try = now + pending.RETRY.delay_s(one.tries - 1)
+            one.try_later(now)
             return
         one.settle_all()
         if not one.busy:

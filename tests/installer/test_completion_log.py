@@ -82,14 +82,6 @@ def test_what_the_site_does_with_its_jobs_is_not_changed(place: Place, said: str
     assert place.snapshot() == before
 
 
-def test_not_over_hooks_that_are_there(place: Place) -> None:
-    place.run("--edit-slurm-conf")
-    before = place.snapshot()
-    result = place.run("--completion-log", check=False)
-    assert (result.returncode, "run --uninstall first" in result.stderr) == (1, True)
-    assert place.snapshot() == before
-
-
 def test_hooks_may_take_its_place(place: Place) -> None:
     place.run("--completion-log", "--edit-slurm-conf")
     place.run("--edit-slurm-conf")

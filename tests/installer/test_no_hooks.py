@@ -25,9 +25,10 @@ def test_without_hooks_slurm_is_left_alone(place: Place) -> None:
     assert "without hooks reports come every ten minutes" in place.run("--no-hooks").stdout
 
 
-def test_without_hooks_only_where_there_are_none(place: Place) -> None:
+@pytest.mark.parametrize("option", ["--no-hooks", "--completion-log"])
+def test_without_hooks_only_where_there_are_none(place: Place, option: str) -> None:
     place.run("--edit-slurm-conf")
     before = place.snapshot()
-    result = place.run("--no-hooks", check=False)
+    result = place.run(option, check=False)
     assert (result.returncode, "run --uninstall first" in result.stderr) == (1, True)
     assert place.snapshot() == before

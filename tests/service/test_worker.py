@@ -87,6 +87,20 @@ def test_anybodys_word_that_a_running_job_has_ended_is_soon_forgotten(site: Fake
     assert len(site.records("104")) == 1
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of two users take root")
+def test_what_the_owner_says_while_the_job_runs_is_kept(site: FakeSite) -> None:
+    """TaskEpilog of the first step, in the middle of a job for which no report is wanted."""
+    job = site.add(ended_job(site, "107", state="RUNNING", end=None, final=False), event=False)
+    said = site.event("107", "task-epilog", SLURM_TRIAGE="off")
+    os.chown(said, site.uid, site.uid)
+    site.steps(20, replace(site.settings, final_wait_s=0.0))
+    assert site.waiting() == [said.name]
+    site.table["107"] = replace(job, state="FAILED", end=time.time(), final=True)
+    site.publish()
+    site.work(settings=replace(site.settings, reconcile_s=0.1, reconcile_lag_s=0.0))
+    assert (site.records("107"), site.waiting()) == ([], [])
+
+
 def test_accounting_down_keeps_events_and_asks_seldom(site: FakeSite) -> None:
     site.add(ended_job(site, "105"))
     site.publish(down=True)
