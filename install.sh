@@ -16,7 +16,9 @@
 #   --python FILE      a Python that has slurm-triage already; no virtual environment is made
 #   --edit-slurm-conf  add what is missing to slurm.conf (a backup is kept); default: print the lines
 #   --epilog           set Epilog=DIR/* if Slurm has no Epilog yet; every node must have our files by then
+# How the worker learns that a job has ended; without any of these, the first way that this site allows:
 #   --completion-log   slurmctld starts nothing: it writes a line about each ended job into a file that the worker reads
+#   --jobcomp-script   slurmctld starts a script for each ended job
 #   --no-hooks         nothing in slurm.conf: accounting is asked every 15 s which jobs have ended
 #   --spank            build the plugin for sbatch --triage=on|off|watch, and report starts of jobs
 #   --open-spool       anyone may write events (spool on a shared file system with root_squash, or user mode)
@@ -28,7 +30,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 prefix=/opt/slurm-triage etc=/etc/slurm-triage libexec=/usr/libexec/slurm-triage bin=/usr/local/bin
 spool=/var/spool/slurm-triage var=/var/lib/slurm-triage units=/etc/systemd/system
 slurm_conf=${SLURM_CONF-} given_python='' action=install
-dry=no edit=no open=no pyslurm=yes systemd=yes purge=no keep=no add_epilog=no spank=no hooks=yes
+dry=no edit=no open=no pyslurm=yes systemd=yes purge=no keep=no add_epilog=no spank=no hooks=auto
 
 die() { printf 'install.sh: %s\n' "$1" >&2; exit 1; }
 say() { printf '%s\n' "$1"; }
@@ -53,6 +55,7 @@ while [ $# -gt 0 ]; do
         --epilog) add_epilog=yes ;;
         --spank) spank=yes ;;
         --completion-log) hooks=log ;;
+        --jobcomp-script) hooks=script ;;
         --no-hooks) hooks=no ;;
         --open-spool) open=yes ;;
         --no-pyslurm) pyslurm=no ;;
@@ -68,7 +71,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ "$purge" = no ] || [ "$action" = uninstall ] || die "--purge goes with --uninstall"
-[ "$hooks" = yes ] || [ "$spank" = no ] || die "--spank goes with neither --completion-log nor --no-hooks"
+[ "$hooks" = auto ] || [ "$hooks" = script ] || [ "$spank" = no ] || die "--spank goes with neither --completion-log nor --no-hooks"
 [ "$hooks" != no ] || [ "$add_epilog" = no ] || die "--no-hooks goes without --epilog"
 [ "$keep" = no ] || [ "$action" = demo ] || die "--keep goes with --demo"
 manifest=$etc/installed-files
@@ -93,8 +96,9 @@ do_install() {
     # What was asked for once stays.
     [ ! -e "$libexec/slurm_triage.so" ] || spank=yes
     ! block_of "$slurm_conf" | grep -q '^Epilog=' || add_epilog=yes
+    choose_way
     case $hooks in
-        yes) plan_hooks ;;
+        script) plan_hooks ;;
         log) plan_completion_log ;;
         no) plan_no_hooks ;;
     esac
@@ -280,6 +284,11 @@ try_out() {
 report_install() {
     say ''
     if [ "$dry" = no ]; then say "installed."; else say "dry run: nothing was changed."; fi
+    case $hooks in
+        log) say "  slurmctld writes a line about each ended job into $completion_log, and the worker reads it" ;;
+        script) say "  slurmctld starts a script in $libexec for each ended job" ;;
+        no) say "  accounting is asked every 15 s which jobs have ended" ;;
+    esac
     say "  $accounting_note"
     say "  $worker_note"
     [ -z "$spank_note" ] || say "  $spank_note"

@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # What install.sh finds out about the site's Slurm: version, configuration, hooks that are there and hooks to add.
-# Sourced by it; sets slurm_conf, version, slurm_base, slurm_user, cluster, epilog, epilog_dir, lines, plugstack, needs,
-# todo.
+# Sourced by it; sets slurm_conf, version, slurm_base, slurm_user, cluster, hooks, epilog, epilog_dir, completion_log,
+# lines, plugstack, needs, todo.
 
 find_slurm() {
     for candidate in "$slurm_conf" /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf /usr/local/etc/slurm.conf; do
@@ -58,6 +58,34 @@ settings() {
             if (!last) print
         }
         END { if (last) print value }'
+}
+
+# Sets $hooks where nobody has said how ended jobs are learnt of. slurmctld's own line about each costs it nothing that
+# can be measured; a script that it starts for each costs it 13 ms of processor time (22.05; docs/operations.md). The
+# line needs accounting beside it, since a job's name may forge one, and that this host can read the file.
+choose_way() {
+    asked=$hooks
+    [ "$hooks" = auto ] || return 0
+    hooks=script
+    # What was chosen once stays.
+    [ "$spank" = no ] && ! has_controller_hooks || return 0
+    case $(setting AccountingStorageType) in accounting_storage/slurmdbd | slurmdbd) ;; *) return 0 ;; esac
+    runs_slurmctld || return 0
+    ! log_problem >/dev/null || hooks=log
+}
+
+# Of an earlier installation, or put there by hand.
+has_controller_hooks() {
+    { block_of "$slurm_conf"; printf '%s\n' "$conf"; } |
+        grep -qiE "^[[:space:]]*(EpilogSlurmctld|PrologSlurmctld|JobCompLoc)[[:space:]]*=[[:space:]]*$libexec/"
+}
+
+# This host, and no second one that would write a log of its own.
+runs_slurmctld() {
+    controllers=$(settings SlurmctldHost; settings ControlMachine; settings BackupController)
+    read -r self </proc/sys/kernel/hostname
+    case ${controllers%%(*} in "$self" | "${self%%.*}" | "${self%%.*}".* | localhost) ;; *) return 1 ;; esac
+    [ "$(printf '%s\n' "$controllers" | grep -c .)" = 1 ]
 }
 
 # Which of Slurm's hooks are used, and what has to be said about it.
@@ -123,32 +151,50 @@ plan_no_hooks() {
         die "there are hooks of an earlier installation; run --uninstall first, then --no-hooks again"
 }
 
-# slurmctld writes a line about each ended job, into a file of ours or into the one that the site has already. Events of
-# the nodes only if they are asked for.
+# slurmctld writes a line about each ended job, into a file of ours or into the one that the site has already.
 plan_completion_log() {
     epilog='' epilog_dir='' lines='' needs=nothing todo='' plugstack=''
-    if [ "$spank" = yes ] || block_of "$slurm_conf" | grep -qF "=$libexec/"; then
+    if [ "$spank" = yes ] || has_controller_hooks; then
         die "there are hooks of an earlier installation; run --uninstall first, then --completion-log again"
     fi
-    [ "$add_epilog" = no ] || plan_epilog
-    completion_log=$own_completion_log
-    jobcomp_type=$(setting JobCompType)
-    jobcomp_loc=$(setting JobCompLoc)
-    case $jobcomp_type in
-        '' | jobcomp/none | none) ;;
+    # Who asks for this way alone has the nodes left as they are.
+    [ "$asked$add_epilog" = logno ] || plan_epilog
+    problem=$(log_problem) || die "$problem"
+    case $(setting JobCompType) in
         jobcomp/filetxt | filetxt)
-            # Where Slurm writes it if nothing is said.
-            completion_log=${jobcomp_loc:-/var/log/slurm_jobcomp.log}
-            case $completion_log in /*) ;; *) die "JobCompLoc $completion_log is no absolute path" ;; esac
-            case $completion_log in *[!A-Za-z0-9._/+@-]*) die "JobCompLoc: only letters, digits and ._/+@- may be in the path $completion_log" ;; esac
+            completion_log=$(site_log)
             if [ "$completion_log" != "$own_completion_log" ]; then
                 [ -n "$lines" ] || needs=nothing-new
                 return 0
             fi ;;
-        *) die "JobCompType is $jobcomp_type already, and Slurm has one; use hooks, or --no-hooks" ;;
     esac
+    completion_log=$own_completion_log
     add_line "JobCompType=jobcomp/filetxt" restart
     add_line "JobCompLoc=$own_completion_log" restart
+}
+
+# Where Slurm writes it if nothing is said.
+site_log() {
+    jobcomp_loc=$(setting JobCompLoc)
+    printf '%s\n' "${jobcomp_loc:-/var/log/slurm_jobcomp.log}"
+}
+
+# Why slurmctld cannot write such lines for us; succeeds if it can.
+log_problem() {
+    jobcomp_type=$(setting JobCompType)
+    case $jobcomp_type in
+        '' | jobcomp/none | none) return 0 ;;
+        jobcomp/filetxt | filetxt) ;;
+        *)
+            echo "JobCompType is $jobcomp_type already, and Slurm has one; use hooks, or --no-hooks"
+            return 1 ;;
+    esac
+    case $(site_log) in
+        *[!A-Za-z0-9._/+@-]*) echo "JobCompLoc: only letters, digits and ._/+@- may be in the path $(site_log)" ;;
+        /*) return 0 ;;
+        *) echo "JobCompLoc $(site_log) is no absolute path" ;;
+    esac
+    return 1
 }
 
 # Also with the plugin: what sbatch --triage= asks for is told to this hook and not to jobcomp.

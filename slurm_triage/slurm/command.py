@@ -20,6 +20,8 @@ def run(argv: Sequence[str], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
     # Defaults of the person who happens to call us must not change what is asked.
     for variable in ("SACCT_FORMAT", "SACCT_FEDERATION", "SACCT_LOCAL", "SLURM_CLUSTERS", "SLURM_BITSTR_LEN"):
         environment.pop(variable, None)
+    for variable in [name for name in environment if name.startswith("SQUEUE_")]:
+        del environment[variable]
     try:
         result = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=timeout_s, check=False

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+
+from slurm_triage.errors import AccountingError
 
 #: Slurm's words for "there is no value".
 NOTHING = frozenset({"", "None", "Unknown", "N/A", "(null)", "None assigned", "INVALID"})
@@ -19,6 +22,21 @@ _GPU_COUNT = re.compile(r"(?:^|,)gres/gpu=(\d+)")
 def text(value: str | None) -> str | None:
     """The value, or None for Slurm's words for nothing."""
     return None if value is None or value in NOTHING else value
+
+
+def rows(output: str, delimiter: str, columns: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Rows in which every field is followed by the delimiter; each ends with a newline.
+
+    Raises AccountingError when the output ends within a row.
+    """
+    values = output.split(delimiter)
+    tail = values.pop()
+    if len(values) % len(columns) or tail.strip("\n"):
+        raise AccountingError("Slurm's answer ends in the middle of a row; ask again")
+    for first in range(0, len(values), len(columns)):
+        row = values[first : first + len(columns)]
+        row[0] = row[0].removeprefix("\n")
+        yield dict(zip(columns, row, strict=True))
 
 
 def number(value: str | None) -> int | None:

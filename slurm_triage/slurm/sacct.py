@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from functools import cached_property
 
 from slurm_triage.errors import AccountingError
 from slurm_triage.model.job import AccountingSource, Job
-from slurm_triage.slurm import command, record
+from slurm_triage.slurm import command, fields, record
 from slurm_triage.slurm.controller import Controller
 
 #: One argument of a command is limited to 128 KiB; 8 000 ids of ten digits stay below.
@@ -24,8 +24,8 @@ TRUE_EXIT_CODES_SINCE = (26, 5)
 
 
 class SacctAccounting:
-    """``controller``: asked about the jobs of small queries, because slurmctld knows more about recent jobs (reason,
-    true exit code, excluded nodes, output file). None: accounting alone."""
+    """``controller``: asked as well, because slurmctld knows more about recent jobs (reason, true exit code, excluded
+    nodes, output file). None: accounting alone."""
 
     name: AccountingSource = "sacct"
 
@@ -85,22 +85,7 @@ class SacctAccounting:
             [*self._sacct, "-n", "-p", "-D", f"--delimiter={delimiter}", "-o", ",".join(self._columns), *options],
             timeout_s=self._timeout_s,
         )
-        return record.build(parse(output, delimiter, self._columns), self.name)
-
-
-def parse(output: str, delimiter: str, columns: Sequence[str]) -> Iterable[Mapping[str, str]]:
-    """Rows of ``sacct -p``: every field is followed by the delimiter, every row by a newline.
-
-    Raises AccountingError when the output ends within a row.
-    """
-    values = output.split(delimiter)
-    tail = values.pop()
-    if len(values) % len(columns) or tail.strip("\n"):
-        raise AccountingError("sacct's answer ends in the middle of a row; ask again")
-    for first in range(0, len(values), len(columns)):
-        row = values[first : first + len(columns)]
-        row[0] = row[0].removeprefix("\n")
-        yield dict(zip(columns, row, strict=True))
+        return record.build(fields.rows(output, delimiter, self._columns), self.name)
 
 
 def version_number(version: str) -> tuple[int, int]:

@@ -31,7 +31,7 @@ from tests.ledger.samples import T0, record
 
 GROUP = 1000
 ROUNDS = 11
-#: DESIGN promises: appends a second, and milliseconds for a look-up on top of a bare interpreter.
+#: Promised: appends a second, and milliseconds for a look-up from cold files, interpreter included.
 MIN_APPENDS = 20_000
 MAX_LOOK_UP_MS = 150.0
 
@@ -168,7 +168,7 @@ def measure(base: Path, count: int) -> int:
         name: took[f"slurm-triage, {name} files"][0] - took["bare python3 -c pass"][0] for name in ("warm", "cold")
     }
     print(f"on top of bare python3: {extra['warm']:.1f} ms, with cold files {extra['cold']:.1f} ms")
-    good = rate >= MIN_APPENDS and extra["warm"] <= MAX_LOOK_UP_MS
+    good = rate >= MIN_APPENDS and took["slurm-triage, cold files"][0] <= MAX_LOOK_UP_MS
     print("targets met" if good else f"targets missed: {MIN_APPENDS} appends/s, {MAX_LOOK_UP_MS:.0f} ms")
     return 0 if good else 1
 

@@ -22,9 +22,7 @@ from tests.cluster.cluster import Cluster
 _FIXTURE_LANES = {"host_cluster": "host", "root_cluster": "root"}
 
 #: About half of the time that all modules of lane "host" take (``--durations=0``).
-_SECOND_HALF = frozenset(
-    ("test_systemd_cluster", "test_completion_log_cluster", "test_endings_cluster", "test_install_cluster")
-)
+_SECOND_HALF = frozenset(("test_systemd_cluster", "test_ways_cluster", "test_endings_cluster", "test_install_cluster"))
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marker

@@ -1,8 +1,10 @@
-"""install.sh --completion-log: a line that slurmctld writes, and no process that it starts."""
+"""A line that slurmctld writes about each ended job, and no process that it starts: install.sh --completion-log, and
+when it is chosen unasked."""
 
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -84,7 +86,7 @@ def test_what_the_site_does_with_its_jobs_is_not_changed(place: Place, said: str
 
 def test_hooks_may_take_its_place(place: Place) -> None:
     place.run("--completion-log", "--edit-slurm-conf")
-    place.run("--edit-slurm-conf")
+    place.run("--jobcomp-script", "--edit-slurm-conf")
     assert "filetxt" not in place.conf.read_text()
     assert "JobCompType=jobcomp/script" in place.conf.read_text()
 
@@ -105,3 +107,79 @@ def test_slurmctld_never_finds_its_logs_directory_gone(place: Place) -> None:
 def test_what_does_not_go_together(place: Place, option: str) -> None:
     result = place.run("--completion-log", *option.split(), check=False)
     assert (result.returncode, "goes with" in result.stderr) == (1, True)
+
+
+# ---- unasked ------------------------------------------------------------------------------------------------------
+
+SHORT = socket.gethostname().partition(".")[0]
+DBD = "AccountingStorageType=accounting_storage/slurmdbd\n"
+HERE = f"SlurmctldHost={SHORT}\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        HERE + DBD,
+        f"slurmctldhost = {SHORT}(10.0.0.1)\nAccountingStorageType = slurmdbd\nJobCompType=none\n",
+        f"ControlMachine={SHORT}.cluster.example\n{DBD}JobCompType=jobcomp/none\n",
+        "SlurmctldHost=localhost\n" + DBD,
+    ],
+)
+def test_where_it_can_be_had_it_is_taken(place: Place, said: str) -> None:
+    with open(place.conf, "a") as conf:
+        conf.write(said)
+    before = place.conf.read_text()
+    output = place.run("--edit-slurm-conf").stdout
+    assert f"slurmctld writes a line about each ended job into {completion_log(place)}" in output
+    added = place.conf.read_text().removeprefix(before).splitlines()
+    assert added[-3:-1] == ["JobCompType=jobcomp/filetxt", f"JobCompLoc={completion_log(place)}"]
+    # The nodes tell of their kernels as with hooks.
+    assert (place.epilog_d / "50-slurm-triage").exists()
+    after = place.snapshot()
+    again = place.run("--edit-slurm-conf").stdout
+    assert "slurm.conf is as before: Slurm needs nothing." in again
+    assert place.snapshot() == after
+
+
+def test_the_sites_own_log_is_taken_as_it_is(place: Place) -> None:
+    with open(place.conf, "a") as conf:
+        conf.write(HERE + DBD + "JobCompType=jobcomp/filetxt\nJobCompLoc=/var/log/slurm/jobs.log\n")
+    before = place.conf.read_text()
+    place.run("--edit-slurm-conf")
+    assert place.conf.read_text() == before
+    assert completion_log(place) == "/var/log/slurm/jobs.log"
+
+
+@pytest.mark.parametrize(
+    ("said", "options"),
+    [
+        (HERE, ""),
+        (DBD, ""),
+        ("SlurmctldHost=elsewhere\n" + DBD, ""),
+        (f"SlurmctldHost={SHORT}x\n" + DBD, ""),
+        (HERE + "SlurmctldHost=second\n" + DBD, ""),
+        (f"ControlMachine={SHORT}\nBackupController=second\n" + DBD, ""),
+        (HERE + DBD + "JobCompType=jobcomp/mysql\n", ""),
+        (HERE + DBD + "JobCompType=jobcomp/filetxt\nJobCompLoc=relative.log\n", ""),
+        (HERE + DBD, "--jobcomp-script"),
+        (HERE + DBD + "EpilogSlurmctld = LIBEXEC/epilog-slurmctld\n", ""),
+        (HERE + DBD + "JobCompType=jobcomp/script\nJobCompLoc=LIBEXEC/jobcomp\n", ""),
+    ],
+)
+def test_where_it_cannot_be_had_a_script_is_started(place: Place, said: str, options: str) -> None:
+    with open(place.conf, "a") as conf:
+        conf.write(said.replace("LIBEXEC", str(place.path("libexec"))))
+    output = place.run("--edit-slurm-conf", *options.split()).stdout
+    assert "slurmctld starts a script" in output
+    assert completion_log(place) == ""
+    assert "filetxt" not in place.conf.read_text().removeprefix(said) or "filetxt" in said
+    assert f"={place.path('libexec')}/" in place.conf.read_text().replace(" ", "")
+
+
+def test_an_upgrade_changes_nothing_about_it(place: Place) -> None:
+    with open(place.conf, "a") as conf:
+        conf.write(HERE + DBD)
+    place.run("--jobcomp-script", "--edit-slurm-conf")
+    before = place.snapshot()
+    assert "slurmctld starts a script" in place.run("--edit-slurm-conf").stdout
+    assert place.snapshot() == before

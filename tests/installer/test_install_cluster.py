@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from slurm_triage.service.spool_event import parse
 from tests.cluster.cluster import Cluster
 from tests.service.site import Site
@@ -21,7 +23,8 @@ def kinds(spool: Path) -> set[str]:
     return {parse(path.read_bytes(), path.stat().st_mtime).kind for path in spool.iterdir()}
 
 
-def test_coming_and_going_drains_no_node(host_cluster: Cluster) -> None:
+@pytest.mark.parametrize("way", ["--completion-log", "--jobcomp-script"])
+def test_coming_and_going_drains_no_node(host_cluster: Cluster, way: str) -> None:
     """The site has no Epilog of its own, so the directory would be empty without us: slurmd drains a node for that."""
     cluster = host_cluster
     site = Site(cluster, cluster.dir / f"installed-{os.getpid()}")
@@ -30,14 +33,16 @@ def test_coming_and_going_drains_no_node(host_cluster: Cluster) -> None:
     cluster.reconfigure("Epilog=", "EpilogSlurmctld=", "JobCompType=", "JobCompLoc=")
     before = conf.read_text()
     try:
-        site.install("--edit-slurm-conf", "--epilog")
+        site.install("--edit-slurm-conf", "--epilog", way)
         cluster.ctld_restart()
         cluster.scontrol("reconfigure")
         run_jobs(cluster)
-        spool = site.prefix / "spool/new"
+        spool, log = site.prefix / "spool/new", site.prefix / "var/completed/jobs.log"
+        wanted = {"epilog"} if way == "--completion-log" else {"epilog", "jobcomp"}
         # What a node has to say comes some seconds after its job's end.
-        cluster.wait_for("events of nodes", lambda: {"epilog", "jobcomp"} <= kinds(spool), 15.0)
-        assert "epilog-slurmctld" not in kinds(spool), "one of the controller's hooks is enough"
+        cluster.wait_for("events of nodes", lambda: wanted <= kinds(spool), 15.0)
+        assert kinds(spool) <= {*wanted, "node"}, "one of the controller's hooks is enough"
+        assert (log.exists() and b"JobState=" in log.read_bytes()) == (way == "--completion-log")
         # Slurm still has the old configuration when everything is gone.
         output = site.install("--uninstall").stdout
         assert "run install.sh --uninstall again" in output

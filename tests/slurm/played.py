@@ -95,5 +95,5 @@ def read_spool(spool: Path) -> list[Event]:
 
 def accounting(cluster: Cluster, *, controller: bool = False) -> SacctAccounting:
     """sacct of the cluster, called from outside of its file system."""
-    asked = Controller([*cluster.prefix, "scontrol"]) if controller else None
+    asked = Controller(cluster.prefix) if controller else None
     return SacctAccounting([*cluster.prefix, "sacct"], controller=asked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from slurm_triage.model.job import Job
 from slurm_triage.slurm import choose as choosing
 from slurm_triage.slurm import command
 from slurm_triage.slurm.choose import choose
-from slurm_triage.slurm.controller import Controller, with_true_exit
+from slurm_triage.slurm.controller import Controller, ControllerView, with_true_exit
 from slurm_triage.slurm.hook_env import HookAccounting
 from slurm_triage.slurm.retry import Backoff
 from slurm_triage.slurm.sacct import SacctAccounting, version_number
@@ -152,10 +153,59 @@ def test_a_job_the_controller_has_forgotten(make: MakeCommand) -> None:
     assert Controller().complete({"7": Job(job_id="7")}) == {"7": Job(job_id="7")}
 
 
-def test_the_controller_is_not_asked_about_many_jobs(make: MakeCommand, tmp_path: Path) -> None:
-    make("scontrol", f"touch {tmp_path}/asked; exit 1")
-    Controller().complete({str(n): Job(job_id=str(n)) for n in range(100)})
-    assert not (tmp_path / "asked").exists()
+SQUEUE = r"""
+echo "$*" >>"$(dirname "$0")/asked"
+[ -z "$SQUEUE_PARTITION" ] || exit 1
+d=$(printf %s "$6" | sed 's/.*:256//')
+printf '%-12s%s%-20s%s%-40s%s%-12s%s%-1024s%s%-256s%s\n' \
+    7 "$d" FAILED "$d" NonZeroExitCode "$d" 35072 "$d" "/home/a/%x-%j.out" "$d" "line
+8           a word" "$d" \
+    9 "$d" OUT_OF_MEMORY "$d" OutOfMemory "$d" 125 "$d" "/$(printf '%01023d' 0)" "$d" "" "$d"
+"""
+
+
+def test_about_many_jobs_the_controller_is_asked_once(
+    make: MakeCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SQUEUE_PARTITION", "other")
+    make("scontrol", f"touch {tmp_path}/one-by-one; exit 1")
+    make("squeue", SQUEUE)
+    jobs = {str(n): Job(job_id=str(n), name="train", state="FAILED", exit_code=9) for n in range(100)}
+    found = Controller().complete(jobs)
+    assert found["7"] == replace(
+        jobs["7"],
+        exit_code=137,
+        reason="NonZeroExitCode",
+        stdout="/home/a/train-7.out",
+        comment="line\n8           a word",
+    )
+    # What accounting says of job 9 is another state; of job 8, nobody but the comment of job 7 speaks.
+    assert {**found, "7": jobs["7"]} == jobs
+    assert not (tmp_path / "one-by-one").exists()
+
+
+def test_what_fills_its_column_is_not_believed(make: MakeCommand) -> None:
+    """It may have been cut."""
+    make("squeue", SQUEUE)
+    assert Controller().ended()["9"] == ControllerView(
+        state="OUT_OF_MEMORY", reason="OutOfMemory", exit_code=0, exit_signal=125
+    )
+
+
+def test_a_slow_answer_about_all_jobs_is_asked_for_seldom(make: MakeCommand, tmp_path: Path) -> None:
+    make("squeue", "sleep 0.2\n" + SQUEUE)
+    jobs = {str(n): Job(job_id=str(n), state="FAILED") for n in range(100)}
+    controller = Controller()
+    assert controller.complete(jobs)["7"].reason == "NonZeroExitCode"
+    assert controller.complete(jobs)["7"].reason is None
+    assert len((tmp_path / "asked").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("script", ["exit 1", "printf '7 FAILED'"])
+def test_without_the_controllers_answer_accountings_is_good(make: MakeCommand, script: str) -> None:
+    make("squeue", script)
+    jobs = {str(n): Job(job_id=str(n), state="FAILED") for n in range(100)}
+    assert Controller().complete(jobs) == jobs
 
 
 @pytest.mark.parametrize("code, signal", [(None, None), (9, None), (138, None), (137, 9), (0, 15)])

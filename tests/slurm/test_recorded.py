@@ -14,14 +14,14 @@ from slurm_triage.errors import AccountingError
 from slurm_triage.model.job import Job
 from slurm_triage.slurm import controller, hook_env, record
 from slurm_triage.slurm.accounting import display_id, select
-from slurm_triage.slurm.sacct import parse
+from slurm_triage.slurm.fields import rows
 from tests.slurm.expected import EXPECTED, check, check_held
 
 RECORDINGS = {path.stem: json.loads(path.read_text()) for path in Path(__file__).with_name("recorded").glob("*.json")}
 
 
 def jobs_of(recording: dict[str, Any]) -> dict[str, Job]:
-    return record.build(parse(recording["sacct"], recording["delimiter"], recording["columns"]), "sacct")
+    return record.build(rows(recording["sacct"], recording["delimiter"], recording["columns"]), "sacct")
 
 
 @pytest.fixture(params=sorted(RECORDINGS))
@@ -209,7 +209,7 @@ def test_every_cut_of_the_answer_is_noticed_or_ends_a_row(recording: dict[str, A
     noticed = 0
     for cut in range(len(text) - 1, 0, -97):
         try:
-            jobs = record.build(parse(text[:cut], delimiter, recording["columns"]), "sacct")
+            jobs = record.build(rows(text[:cut], delimiter, recording["columns"]), "sacct")
         except AccountingError:
             noticed += 1
         else:
@@ -222,7 +222,7 @@ def test_a_job_name_cannot_look_like_another_jobs_row() -> None:
     """The delimiter of a real query is random: whatever a name holds stays within its field."""
     columns = ("jobid", "jobidraw", "jobname", "state")
     row = ["7", "7", "x\n8|8|forged|FAILED|\n9\x1f9\x1fforged\x1fFAILED\x1f", "COMPLETED"]
-    jobs = record.build(parse("".join(f"{value}<?>" for value in row) + "\n", "<?>", columns), "sacct")
+    jobs = record.build(rows("".join(f"{value}<?>" for value in row) + "\n", "<?>", columns), "sacct")
     assert list(jobs) == ["7"]
     assert jobs["7"].name == row[2]
 

@@ -11,8 +11,9 @@ import pytest
 
 from slurm_triage.errors import AccountingError
 from slurm_triage.model.job import Job, JobStep
-from slurm_triage.slurm import admin_comment
+from slurm_triage.slurm import admin_comment, expand
 from slurm_triage.slurm.accounting import Accounting, select
+from slurm_triage.slurm.controller import MAX_SINGLE, Controller, merge
 from slurm_triage.slurm.pyslurm_source import PyslurmAccounting
 from slurm_triage.slurm.sacct import SacctAccounting
 from tests.cluster.cluster import Cluster
@@ -87,6 +88,26 @@ def test_small_questions_are_completed_by_the_controller(played: Played) -> None
         assert job.stdout == f"{job.work_dir}/slurm-{job.job_id}.out"
         assert played.cluster.path(job.stdout).exists()
     check_held(source.jobs([played.ids["launch-failed-held"]])[played.ids["launch-failed-held"]])
+
+
+def test_many_jobs_are_completed_by_the_controller_at_once(played: Played) -> None:
+    """By squeue, which says the same as scontrol of each job."""
+    controller = Controller(played.cluster.prefix)
+    together = controller.ended()
+    assert len(together) > MAX_SINGLE
+    jobs = accounting(played.cluster).jobs(list(together))
+    for raw, view in together.items():
+        alone = controller.show(raw)
+        assert alone is not None
+        assert (view.state, view.reason, view.comment) == (alone.state, alone.reason, alone.comment), raw
+        assert expand.path(view.stdout, jobs[raw]) == expand.path(alone.stdout, jobs[raw]), raw
+        assert merge(jobs[raw], view).exit_code == merge(jobs[raw], alone).exit_code, raw
+    source = accounting(played.cluster, controller=True)
+    found = source.jobs(list(together))
+    for name in ("exit-200", "exit-137", "step-killed", "hostile-name"):
+        job = found[played.ids[name]]
+        check(name, job, version=played.cluster.version, exit_codes_true=True)
+        assert (job.reason, job.stdout) == ("NonZeroExitCode", f"{job.work_dir}/slurm-{job.job_id}.out")
 
 
 def test_ids_as_people_write_them(played: Played, sources: list[Accounting]) -> None:

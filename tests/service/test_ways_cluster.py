@@ -1,4 +1,5 @@
-"""install.sh --completion-log on a real cluster: every end of every run, from slurmctld's own lines alone."""
+"""Both ways in which slurmctld tells of ended jobs, on a real cluster: each is enough for every end of every run. In
+the other tests it is the one that the installer chooses."""
 
 from __future__ import annotations
 
@@ -18,17 +19,28 @@ ALICE = next(iter(USERS))
 NAMES = ("success", "exit-3", "cancelled-pending", "requeued", "het")
 
 
+LINE, SCRIPT = "--completion-log", "--jobcomp-script"
+
+
+@pytest.fixture(scope="module", params=[LINE, SCRIPT])
+def way(request: pytest.FixtureRequest) -> str:
+    chosen: str = request.param
+    return chosen
+
+
 @pytest.fixture(scope="module")
-def site(host_cluster: Cluster) -> Iterator[Site]:
-    """Accounting is never asked for jobs that nobody reported."""
-    with installed(host_cluster, "completion", "--completion-log", **{**QUICK, "reconcile_s": "0"}) as site:
+def site(host_cluster: Cluster, way: str) -> Iterator[Site]:
+    """Accounting is never asked for jobs that nobody reported, and the nodes tell nothing."""
+    with installed(host_cluster, "way", way, **{**QUICK, "reconcile_s": "0"}) as site:
+        for node_hook in host_cluster.dir.glob("hooks/epilog.d/50-slurm-triage"):
+            node_hook.write_text("#!/bin/sh\nexit 0\n")
         yield site
 
 
-def test_slurm_calls_nothing_of_ours(site: Site) -> None:
+def test_what_slurm_does_for_us(site: Site, way: str) -> None:
     config = site.cluster.output("scontrol", "show", "config")
-    assert str(site.prefix / "libexec") not in config
-    assert "line about each ended job" in site.command("doctor", check=False).stdout
+    assert (str(site.prefix / "libexec") in config) == (way == SCRIPT)
+    assert ("line about each ended job" in site.command("doctor", check=False).stdout) == (way == LINE)
 
 
 def test_every_run_has_its_report(site: Site) -> None:
@@ -45,8 +57,10 @@ def test_every_run_has_its_report(site: Site) -> None:
         assert found == ENDINGS[name]
 
 
-def test_a_line_forged_by_a_jobs_name_changes_nothing(site: Site) -> None:
+def test_a_line_forged_by_a_jobs_name_changes_nothing(site: Site, way: str) -> None:
     """It makes the worker look at a job that still runs, and find that it does."""
+    if way != LINE:
+        pytest.skip("there are no lines")
     cluster = site.cluster
     directory = cluster.workdir(ALICE, "forged")
     victim = cluster.submit(ALICE, "sleep 60", cwd=directory)
