@@ -151,6 +151,10 @@ def _worker(settings: Settings) -> Iterator[Finding]:
 def _ledger(directory: Path) -> Iterator[Finding]:
     from slurm_triage.ledger.doctor import check_directory
 
+    here = next(place for place in (directory, *directory.absolute().parents) if place.exists())
+    if os.statvfs(here).f_flag & os.ST_RDONLY:
+        yield FAILED, f"{here} is on a file system that is read-only; choose another ledger directory"
+        return
     if not os.access(directory if directory.exists() else directory.parent, os.W_OK):
         yield INFO, f"{directory} may not be written by you, so it was not tried out"
         return

@@ -117,13 +117,23 @@ def _stats(args: argparse.Namespace) -> int:
     total = found.total
     if args.json:
         _json(
-            {"total": total, "months": found.months, "retired_segments": found.retired_segments, "read": found.counts}
+            {
+                "total": total,
+                "months": found.months,
+                "retired_segments": found.retired_segments,
+                "lost_rollups": found.lost_rollups,
+                "read": found.counts,
+            }
         )
         return warn_of_damage(found.counts)
     print(
         f"{total.attempts} attempts, {total.gpu_hours:.0f} GPU hours, {total.gpu_hours_lost:.0f} lost; "
         f"{found.segment_count} segments, {found.size_bytes / 1e6:.1f} MB, {found.retired_segments} retired"
     )
+    if found.lost_rollups:
+        print(f"{found.lost_rollups} sums of retired segments are damaged; what they counted is missing here")
+    if found.counts.quarantined:
+        print(f"{found.counts.quarantined} damaged places are in quarantine; slurm-triage ledger verify tells of them")
     print("\nstatus       attempts")
     for status, count in total.statuses.most_common():
         print(f"{status:12} {count:8}")

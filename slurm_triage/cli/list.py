@@ -1,4 +1,4 @@
-"""Table of triaged jobs, with sacct's flags. Without -j and -S: the last 7 days."""
+"""Table of triaged jobs, with sacct's flags. Without -j and -S: the last 7 days (before -E)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import orjson
 
 from slurm_triage.cli.source import add_ledger, add_style, clock, clusters, roots, style, warn_of_damage, words
 from slurm_triage.cli.text_table import Column, parse_fields, print_table, printable
+from slurm_triage.errors import UsageError
 from slurm_triage.ledger.query import Filter, by_job, matches, parse_nodes, parse_states, select
 from slurm_triage.ledger.read import ReadCounts
 from slurm_triage.ledger.record import LedgerRecord, to_dict
@@ -48,6 +50,7 @@ _FIELDS: tuple[tuple[Column, Callable[[LedgerRecord], str]], ...] = (
     (Column("Account"), lambda r: _text(r.account)),
     (Column("Partition"), lambda r: _text(r.partition)),
     (Column("State", shrinks=True), lambda r: _text(r.state)),
+    (Column("ExitCode", right=True), lambda r: _text(r.exit_code)),
     (Column("Status"), lambda r: r.status),
     (Column("Class"), lambda r: _text(r.cls)),
     (Column("Confidence"), lambda r: _text(r.confidence)),
@@ -63,6 +66,7 @@ _FIELDS: tuple[tuple[Column, Callable[[LedgerRecord], str]], ...] = (
     (Column("Start"), lambda r: clock(r.start)),
     (Column("End"), lambda r: clock(r.end)),
     (Column("Elapsed", right=True), lambda r: _elapsed(r.elapsed_s)),
+    (Column("ElapsedRaw", right=True), lambda r: "" if r.elapsed_s is None else str(int(r.elapsed_s))),
     (Column("LastStep", right=True), lambda r: _text(r.last_step)),
     (Column("StepTime", right=True), lambda r: _text(r.step_time_s)),
     (Column("Throughput", right=True), lambda r: _text(r.throughput)),
@@ -88,10 +92,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-E", "--endtime", metavar="TIME", help="jobs that were there before TIME")
     parser.add_argument("-s", "--state", metavar="STATES", help="Slurm states (F,TO,NODE_FAIL) or statuses (hanging)")
     parser.add_argument("-w", "-N", "--nodelist", metavar="NODES", help="jobs that ran on any of these nodes")
+    parser.add_argument("-i", "--nnodes", metavar="MIN[-MAX]", help="jobs of so many nodes")
     parser.add_argument("--class", dest="classes", metavar="NAMES", help="only these failure classes")
     parser.add_argument("-o", "--format", metavar="FIELDS", help="fields, NAME%%WIDTH ($SLURM_TRIAGE_FORMAT)")
     parser.add_argument("-e", "--helpformat", action="store_true", help="names of all fields")
     parser.add_argument("--exit-code", action="store_true", help="status 1 if a job of the table failed or hangs")
+    parser.add_argument("-p", "--parsable", action="store_true", help="as -P, with a bar at the end")
+    for letter, name in (("-X", "--allocations"), ("-a", "--allusers"), ("-D", "--duplicates")):
+        parser.add_argument(letter, name, action="store_true", help="as in sacct; here it is always so")
     add_style(parser)
     add_ledger(parser)
 
@@ -104,47 +112,110 @@ def run(args: argparse.Namespace) -> int:
     columns = parse_fields(chosen or DEFAULT_FORMAT, FIELDS)
     counts = ReadCounts()
     found = list(_found(args, counts))
-    if not (chosen or args.parsable2) and len({record.cluster for record in found}) > 1:
+    if not (chosen or args.parsable2 or args.parsable) and len({record.cluster for record in found}) > 1:
         # Ids of two clusters may be the same; scripts count on the columns that they know.
         columns = [FIELDS["cluster"], *columns]
+    found.sort(key=_order)
     # Of jobs that were picked by owner, node or class nobody can tell what others have in common.
-    seen: Sequence[Outbreak] = ()
+    seen: Sequence[tuple[str | None, Outbreak]] = ()
     if not any((args.jobs, args.user, args.accounts, args.name, args.state, args.nodelist, args.classes)):
-        from slurm_triage.ledger.recurrence import outbreaks  # look-ups need none of it
-
-        seen = outbreaks(found)
+        seen = _outbreaks(found)
     if args.json:
-        document = {"jobs": [to_dict(record) for record in found], "outbreaks": seen, "damaged": counts.damaged}
+        told = [{"cluster": cluster, **asdict(outbreak)} for cluster, outbreak in seen]
+        document = {"jobs": [to_dict(record) for record in found], "outbreaks": told, "damaged": counts.damaged}
         sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     else:
-        print_table(columns, [[_VALUES[c.name](record) for c in columns] for record in found], style(args))
-        for outbreak in seen:
-            print(printable(f"outbreak: {outbreak.sentence}"), file=sys.stderr)
+        _print(args, columns, found)
+        several = len({record.cluster for record in found}) > 1
+        for cluster, outbreak in seen:
+            where = f" on {cluster}" if several else ""
+            print(printable(f"outbreak{where}: {outbreak.sentence}"), file=sys.stderr)
     status = warn_of_damage(counts)
     if args.exit_code and any(record.status in ("failed", "hanging", "unknown") for record in found):
         return 1
     return status
 
 
+def _print(args: argparse.Namespace, columns: Sequence[Column], found: Sequence[LedgerRecord]) -> None:
+    rows = [[_VALUES[c.name](record) for c in columns] for record in found]
+    how = style(args)
+    if args.parsable:
+        columns, rows, how = [*columns, Column("")], [[*cells, ""] for cells in rows], how._replace(parsable=True)
+    print_table(columns, rows, how)
+
+
+def _order(record: LedgerRecord) -> tuple[float, str, int, str]:
+    """As things happened; what ended in the same second by id."""
+    ended = record.ended if record.ended is not None else float("inf")
+    group = record.array_job_id or record.het_job_id or record.job_id
+    task = record.array_task_id if record.array_task_id is not None else record.job_id
+    return int(ended) if ended < float("inf") else ended, group.zfill(12), int(task) if task.isdecimal() else 0, task
+
+
+def _outbreaks(found: Sequence[LedgerRecord]) -> list[tuple[str | None, Outbreak]]:
+    """By cluster. Slurm here knows the switches of one cluster only."""
+    from slurm_triage.ledger.recurrence import bursts, outbreaks  # look-ups need none of it
+
+    known = {record.cluster for record in found}
+    if not bursts(found):
+        return []
+    from slurm_triage.slurm.topology import leaf_switches
+
+    switch_of = leaf_switches() if len(known) == 1 else _no_switch
+    seen = [
+        (cluster, outbreak)
+        for cluster in known
+        for outbreak in outbreaks([r for r in found if r.cluster == cluster], switch_of)
+    ]
+    return sorted(seen, key=lambda item: item[1].last, reverse=True)
+
+
+def _no_switch(_: str) -> None:
+    return None
+
+
 def _found(args: argparse.Namespace, counts: ReadCounts) -> Iterator[LedgerRecord]:
     now = time.time()
-    since = args.starttime or (None if args.jobs else _SINCE)
-    if since or args.endtime:
+    since = until = None
+    if not args.jobs or args.starttime or args.endtime:
         from slurm_triage.ledger.when import parse_when
+
+        until = parse_when(args.endtime, now) if args.endtime else None
+        # Without -S the days before the end that was asked for.
+        since = parse_when(args.starttime or _SINCE, now if args.starttime or until is None else until)
+    if args.jobs and not args.starttime:
+        since = None
     wanted = Filter(
         users=words(args.user),
         accounts=words(args.accounts),
         partitions=words(args.partition),
         names=words(args.name),
-        since=parse_when(since, now) if since else None,
-        until=parse_when(args.endtime, now) if args.endtime else None,
+        since=since,
+        until=until,
         states=parse_states(args.state or ""),
         nodes=parse_nodes(args.nodelist or ""),
         classes=words(args.classes),
     )
-    where = roots(args)
+    where, sizes = roots(args), _sizes(args.nnodes)
     if not args.jobs:
-        yield from select(where, wanted, clusters(args), counts)
+        yield from (r for r in select(where, wanted, clusters(args), counts) if r.node_count in sizes)
         return
     for job in words(args.jobs):
-        yield from (r for r in by_job(where, job, clusters(args), counts) if matches(r, wanted))
+        yield from (
+            r for r in by_job(where, job, clusters(args), counts) if matches(r, wanted) and r.node_count in sizes
+        )
+
+
+class _Any:
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+def _sizes(text: str | None) -> Container[int | None]:
+    """``2``, ``2-8``."""
+    if not text:
+        return _Any()
+    low, _, high = text.partition("-")
+    if not (low.isdecimal() and (high or low).isdecimal()):
+        raise UsageError(f"cannot read the number of nodes {text!r}; write it as 2 or 2-8")
+    return range(int(low), int(high or low) + 1)

@@ -97,8 +97,10 @@ def _run_and_flush(args: list[str]) -> int:
 
 
 def _run(args: list[str]) -> int:
-    if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-        if args[0].replace("-", "").isalpha() and not os.path.lexists(args[0]):
+    if args and args[0] not in COMMANDS and args[0] not in ("-h", "--help", "--version"):
+        # Options may come first: slurm-triage -M other 7877
+        is_word = not args[0].startswith("-") and args[0].replace("-", "").isalpha()
+        if is_word and not os.path.lexists(args[0]):
             raise NotFoundError(f"{args[0]!r} is no command, and no file or directory here; see slurm-triage --help")
         args.insert(0, "show")
     command = args[0] if args and args[0] in COMMANDS else None

@@ -23,6 +23,7 @@ from slurm_triage.slurm.record_file import load_record
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", help="job id, job directory or log")
     parser.add_argument("--exec", action="store_true", help="run the command instead of only printing it")
+    parser.add_argument("-M", "--clusters", metavar="NAME", default="", help="the cluster that ran it")
     parser.add_argument("--accounting", metavar="FILE", help="the job's accounting record as JSON")
     parser.add_argument("--outputs", metavar="DIR", help="where jobs are looked up by id")
 
@@ -33,17 +34,15 @@ def run(args: argparse.Namespace) -> int:
     if resubmit.action == "none":
         raise UsageError(f"running this job again makes no sense: {resubmit.why}")
     command = command_of(report)
-    if command is None and report.job.submit_line:
-        line = printable(report.job.submit_line)
-        raise NotFoundError(f"accounting's submit line is no call of sbatch: {line}; start it again by hand")
-    if command is None:
-        raise NotFoundError(
-            "neither the job's submit_cmd.txt nor its log nor accounting tells how it was submitted; submit it by hand"
-        )
     print(f"# {printable(resubmit.action)}: {printable(resubmit.why)}")
     sentences = report.history.sentences if report.history is not None else ()
-    for remark in dict.fromkeys((*resubmit.changes, *command.notes, *sentences)):
+    notes = command.notes if command is not None else ()
+    for remark in dict.fromkeys((*resubmit.changes, *notes, *sentences)):
         print(f"# {printable(remark)}")
+    if command is None:
+        raise NotFoundError(_unknown(report))
+    if args.clusters:
+        print(f"# where {printable(args.clusters)} is the cluster that sbatch submits to")
     where = _directory(report, command)
     if where != Path.cwd():
         print(f"# in {printable(str(where))}, where it was submitted")
@@ -58,6 +57,13 @@ def run(args: argparse.Namespace) -> int:
         return subprocess.run(list(command.words), cwd=where, env=env, check=False).returncode
     except OSError as error:
         raise NotFoundError(f"cannot run {command.words[0]} in {where} ({error.strerror}); run it by hand") from error
+
+
+def _unknown(report: Report) -> str:
+    if report.job.submit_line:
+        line = printable(report.job.submit_line)
+        return f"accounting's submit line is no call of sbatch: {line}; start it again by hand"
+    return "neither the job's submit_cmd.txt nor its log nor accounting tells how it was submitted; submit it by hand"
 
 
 def _directory(report: Report, command: Command) -> Path:
@@ -75,7 +81,7 @@ def _directory(report: Report, command: Command) -> Path:
 def _report(args: argparse.Namespace) -> Report:
     """An id is looked up in accounting, unless it is said what accounting knows or where the files are."""
     if args.accounting is None and args.outputs is None and "/" not in args.job and not Path(args.job).exists():
-        reports = triage_now(args.job)
+        reports = triage_now(args.job, None, tuple(name for name in args.clusters.split(",") if name))
         if len(reports) > 1:
             failed = next((r for r in reports if r.diagnosis.status != "completed"), reports[0]).job
             task = f"{failed.array_job_id}_{failed.array_task_id}" if failed.array_task_id else failed.job_id

@@ -17,6 +17,7 @@ from slurm_triage.ledger.place import ledgers_to_read
 from slurm_triage.report.document import Document
 
 if TYPE_CHECKING:
+    from slurm_triage.ledger.history import SwitchOf
     from slurm_triage.ledger.record import LedgerRecord
 
 #: Statuses that make ``--exit-code`` return 1.
@@ -146,9 +147,14 @@ def _look_again(record: LedgerRecord, document: Document) -> None:
     from slurm_triage.ledger.history import look_back
     from slurm_triage.report.history_document import advice_in_force, history_document
 
+    def switches() -> SwitchOf:
+        from slurm_triage.slurm.topology import leaf_switches  # only where there is an outbreak to explain
+
+        return leaf_switches()
+
     on_nodes = advice_in_force(document["history"], time.time())
     with contextlib.suppress(LedgerError):
-        document["history"] = history_document(look_back(record, ledgers_to_read(), on_nodes))
+        document["history"] = history_document(look_back(record, ledgers_to_read(), on_nodes, switches))
 
 
 def _print_groups(job_id: str, documents: Sequence[Document]) -> None:

@@ -30,6 +30,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
     ("partition", "TEXT"),
     ("name", "TEXT"),
     ("state", "TEXT"),
+    ("exit_code", "TEXT"),
     ("status", "TEXT"),
     ("class", "TEXT"),
     ("rule", "TEXT"),

@@ -6,6 +6,7 @@ import hashlib
 import re
 
 from slurm_triage.model.diagnosis import Diagnosis, Finding
+from slurm_triage.model.job import NO_JOB, Job
 from slurm_triage.model.same_text import normalise
 
 _FRAME = re.compile(r'File "(?:[^"]*/)?([^"/]+)", line \d+(?:, in (\S+))?')
@@ -19,9 +20,10 @@ def traceback_frames(block: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found[-_MAX_FRAMES:])
 
 
-def fingerprint(diagnosis: Diagnosis, nodes: tuple[str, ...] = ()) -> str | None:
+def fingerprint(diagnosis: Diagnosis, nodes: tuple[str, ...] = (), job: Job = NO_JOB) -> str | None:
     """16 hex digits over class, rule, normalised title and traceback frames; None for a job without a failure:
-    being cancelled is none."""
+    being cancelled is none. Where nothing tells why a job failed, its end has to do: jobs that a signal ended may have
+    met the same thing, but two programs that only ended with a status of their own have nothing in common."""
     primary = diagnosis.primary
     if primary is None or primary.cls == "cancelled":
         return None
@@ -34,6 +36,11 @@ def fingerprint(diagnosis: Diagnosis, nodes: tuple[str, ...] = ()) -> str | None
             # The last line of a traceback names the exception; its message may quote data, so only the name counts.
             parts.append(_exception_name(cause.match.block))
     parts.append(normalise(primary.title, nodes))
+    if primary.cls == "unknown-death":
+        signal = job.exit_signal or ((job.exit_code or 0) - 128 if (job.exit_code or 0) > 128 else None)
+        parts.append(
+            f"signal {signal}" if signal or job.state == "NODE_FAIL" else f"{job.exit_code} of {job.user}'s {job.name}"
+        )
     parts.extend(frames)
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 

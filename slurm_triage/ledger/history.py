@@ -19,6 +19,7 @@ from slurm_triage.ledger.recurrence import (
     OUTBREAK_JOBS,
     OUTBREAK_S,
     WINDOW_S,
+    is_akin,
     jobs_in,
     outbreaks,
     recurrence,
@@ -130,7 +131,7 @@ def _same_failure(record: LedgerRecord, roots: Sequence[Path]) -> list[LedgerRec
     for values in islice(found, _MOST_READ):
         group = values.get("array_job_id") or values.get("het_job_id")
         tried = (group,) if group else (values["job_id"], values["attempt"])
-        own = record.user == values.get("user") or record.name == values.get("name")
+        own = is_akin(record, values.get("user"), values.get("name"))
         wanted = own and len(trials) < MOST_TRIALS and tried not in trials and tried != trial(record)
         near = abs(values.get("end", values.get("generated_at", 0.0)) - ended) <= OUTBREAK_S
         if values.get("fingerprint") != record.fingerprint or not (wanted or (near and len(hit) < _MOST_HIT)):

@@ -10,6 +10,8 @@ from slurm_triage.model.nodelist import fold
 
 #: Throughput of two healthy runs of one configuration differs by less (the seed calls 10 % a degradation).
 _THROUGHPUT_CHANGE = 0.10
+#: So many launch arguments that differ are named.
+_MOST_ARGS = 8
 
 
 def last_good(record: LedgerRecord, history: Iterable[LedgerRecord]) -> LastGood | None:
@@ -52,11 +54,16 @@ def differences(before: LedgerRecord, now: LedgerRecord) -> list[Difference]:
     ):
         if old != new and old is not None and new is not None:
             found.append(Difference(what, str(old), str(new)))
-    for name in sorted({*before.versions, *now.versions}):
-        if before.versions.get(name) != now.versions.get(name):
-            found.append(Difference(name, before.versions.get(name), now.versions.get(name)))
+    # Logs do not always show a version, and earlier records hold fewer: what one side lacks is no change.
+    for name in sorted({*before.versions} & {*now.versions}):
+        if before.versions[name] != now.versions[name]:
+            found.append(Difference(name, before.versions[name], now.versions[name]))
     if before.args_digest and now.args_digest and before.args_digest != now.args_digest:
-        found.append(Difference("launch arguments", "see its report", "changed"))
+        known = {*before.args, *now.args} if before.args and now.args else set()
+        names = sorted(name for name in known if before.args.get(name) != now.args.get(name))
+        changed = f"other {', '.join(names[:_MOST_ARGS])}" if names else "changed"
+        more = f" and {len(names) - _MOST_ARGS} more" if len(names) > _MOST_ARGS else ""
+        found.append(Difference("launch arguments", "see its log", changed + more))
     if before.throughput and now.throughput and before.throughput_unit == now.throughput_unit:
         change = now.throughput / before.throughput - 1
         if abs(change) > _THROUGHPUT_CHANGE:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from slurm_triage.ledger.history import LOOK_BACK_S, Switches, history_of, no_switches
 from slurm_triage.ledger.nodes import Census, advice
 from slurm_triage.ledger.record import LedgerRecord
-from slurm_triage.ledger.recurrence import MOST_TRIALS, OUTBREAK_S, WINDOW_S, outbreaks, trial
+from slurm_triage.ledger.recurrence import MOST_TRIALS, OUTBREAK_S, WINDOW_S, bursts, outbreaks, trial
 from slurm_triage.model.history import Advice, History, Outbreak
 
 log = logging.getLogger("slurm-triage")
@@ -135,7 +135,7 @@ class Memory:
         failures = self._recent_failures
         hour = [r for r in failures if (r.ended or 0.0) >= now - OUTBREAK_S]
         self._outbreaks = {}
-        if outbreaks(hour):
+        if bursts(hour):
             full = len(hour) == _MAX_RECENT
             found = outbreaks([*self._recent_others, *failures], self._switches())
             self._outbreaks = {o.fingerprint: replace(o, at_least=full) for o in found if o.last >= now - OUTBREAK_S}

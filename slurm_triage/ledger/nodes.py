@@ -156,8 +156,10 @@ class Census:
     def _blame(self, record: LedgerRecord) -> None:
         if not record.node_evidence:
             return
-        # A job that keeps failing in one way on one set of nodes is one event.
-        event: _Event = (record.user, record.name, record.fingerprint, record.nodes)
+        # A job that keeps failing in one way on one set of nodes is one event. Of deaths the name does not count: with
+        # a new name for each try, a program that always crashes in the same rank would speak against one node.
+        fault: _Event = (record.user, record.name, record.fingerprint, record.nodes)
+        event: _Event = (record.user, record.cls, record.nodes)
         deaths = sum(kind not in DIRECT for _, kind in record.node_evidence)
         if deaths:
             names = {*record.node_names, *record.culprits}
@@ -166,7 +168,10 @@ class Census:
         for node, kind in record.node_evidence:
             entry = self._of(node)
             entry.failures.append(Failure(record.display_id, record.cls, kind, record.ended or 0.0, record.user))
-            (entry.faults if kind in DIRECT else entry.deaths).add(event)
+            if kind in DIRECT:
+                entry.faults.add(fault)
+            else:
+                entry.deaths.add(event)
 
     def _spread(self) -> None:
         for nodes, ran in self._by_set.items():

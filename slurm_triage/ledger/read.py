@@ -12,16 +12,18 @@ import orjson
 from slurm_triage.errors import LedgerError
 from slurm_triage.ledger.frame import Damage, Frame, frames
 from slurm_triage.ledger.record import LedgerRecord, from_dict
-from slurm_triage.ledger.segment import Segment, segments, writer_dirs
+from slurm_triage.ledger.segment import QUARANTINE, Segment, read_line, segments, writer_dirs
 
 
 @dataclass(slots=True)
 class ReadCounts:
-    """What a reading met. A line still being written at the end of an unsealed segment is not damage."""
+    """What a reading met. A line still being written at the end of an unsealed segment is not damage. What ``repair``
+    has put into quarantine is counted apart: it has been told, and nobody can do more about it."""
 
     lines: int = 0
     superseded: int = 0
     damaged: int = 0
+    quarantined: int = 0
     missing_files: int = 0
     first_damage: str | None = None
 
@@ -31,8 +33,21 @@ class ReadCounts:
             seal is not None and seal.torn_from is not None and damage.start >= seal.torn_from
         ):
             return
+        if _is_in_quarantine(segment, damage):
+            self.quarantined += 1
+            return
         self.damaged += 1
         self.first_damage = self.first_damage or f"{segment.path}, byte {damage.start}"
+
+
+def _is_in_quarantine(segment: Segment, damage: Damage) -> bool:
+    """By the place and the length of what repair put there; ``verify`` compares the bytes, too."""
+    note = segment.path.parent / QUARANTINE / f"{segment.name}@{damage.start}.note"
+    try:
+        frame = read_line(note.read_bytes(), b"note")
+    except OSError:
+        return False
+    return frame is not None and bool(orjson.loads(frame.payload)["bytes"] == damage.end - damage.start)
 
 
 class Snapshot(NamedTuple):

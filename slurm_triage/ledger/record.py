@@ -14,6 +14,7 @@ from slurm_triage.ledger.frame import safe
 from slurm_triage.model.nodelist import expand, fold
 
 if TYPE_CHECKING:
+    from slurm_triage.model.job import Job
     from slurm_triage.model.report import Report
 
 
@@ -38,6 +39,8 @@ class LedgerRecord:
     partition: str | None = None
     name: str | None = None
     state: str | None = None
+    exit_code: str | None = None
+    """As sacct prints it: status and signal, ``1:0``."""
     cls: str | None = None
     rule: str | None = None
     fingerprint: str | None = None
@@ -68,6 +71,8 @@ class LedgerRecord:
     versions: Mapping[str, str] = field(default_factory=dict)
     args_digest: str | None = None
     """Tells whether two runs had the same launch arguments without keeping them (they may hold private paths)."""
+    args: Mapping[str, str] = field(default_factory=dict)
+    """Name of each launch argument -> digest of its value: tells which of them differ."""
     job_dir: str | None = None
     report_path: str | None = None
     generated_at: float | None = None
@@ -104,6 +109,8 @@ class LedgerRecord:
         return self.end if self.end is not None else self.generated_at
 
 
+#: Launch arguments whose names are kept, and how much of a name.
+MAX_ARGS, MAX_ARG_CHARS = 64, 64
 #: The same node lists come again and again, and whole-ledger statistics need all of them.
 _names = lru_cache(maxsize=4096)(expand)
 #: The word ``class`` is what readers of the file expect; Python does not allow it as a name.
@@ -118,6 +125,7 @@ _SLOTS = tuple(
 )
 _set_evidence = next(setter for name, setter, _ in _SLOTS if name == "node_evidence")
 _set_versions = next(setter for name, setter, _ in _SLOTS if name == "versions")
+_set_args = next(setter for name, setter, _ in _SLOTS if name == "args")
 
 
 def to_dict(record: LedgerRecord) -> dict[str, Any]:
@@ -145,6 +153,7 @@ def from_dict(values: Mapping[str, Any]) -> LedgerRecord:
         set_slot(record, get(name, default))
     _set_evidence(record, tuple((str(node), str(kind)) for node, kind in get("node_evidence", ())))
     _set_versions(record, get("versions", {}))
+    _set_args(record, get("args", {}))
     return record
 
 
@@ -186,9 +195,10 @@ def record_from_report(
         partition=job.partition,
         name=job.name or last.header.job_name,
         state=job.state,
+        exit_code=exit_text(job),
         cls=primary.cls if primary else None,
         rule=cause_rule(report.diagnosis),
-        fingerprint=fingerprint(report.diagnosis, report.nodes),
+        fingerprint=fingerprint(report.diagnosis, report.nodes, report.job),
         confidence=primary.confidence if primary else None,
         domain=primary.domain if primary else None,
         stage=primary.stage if primary else None,
@@ -211,8 +221,11 @@ def record_from_report(
         degraded=report.throughput.degraded,
         model=last.header.model_name or last.config.get("model_name"),
         image=_image(report),
-        versions={name: text for name, text in sorted(last.env.items()) if name.endswith("VERSION")},
+        versions={
+            name.replace(" ", "_"): text for name, text in sorted(last.env.items()) if name.lower().endswith("version")
+        },
         args_digest=_digest("\0".join(last.launch_args)) if last.launch_args else None,
+        args=_argument_digests(last.launch_args),
         job_dir=report.files.job_dir,
         report_path=report_path,
         generated_at=report.generated_at,
@@ -225,10 +238,24 @@ def attempt_key(start: float | None, restarts: int | None) -> str:
     return f"s{int(start)}" if start is not None else f"r{restarts or 0}"
 
 
+def exit_text(job: Job) -> str | None:
+    """As sacct prints it."""
+    return f"{job.exit_code}:{job.exit_signal or 0}" if job.exit_code is not None else None
+
+
 def _image(report: Report) -> str | None:
-    named = report.facts.last.env.get("DOCKER_IMAGE")
+    env = report.facts.last.env
+    named = env.get("image") or env.get("DOCKER_IMAGE")
     captured = (m.captures["image"] for m in report.facts.last.facts if m.captures.get("image"))
     return named or next(captured, None)
+
+
+def _argument_digests(arguments: Sequence[str]) -> dict[str, str]:
+    """Of ``key=value``; the last of a repeated key counts. Other arguments may hold anything and stay out. Four digits
+    tell two values apart and a value from nobody."""
+    pairs = (a.partition("=") for a in arguments)
+    named = {key.lstrip("-")[:MAX_ARG_CHARS]: value for key, assigned, value in pairs if assigned}
+    return {key: _digest(value)[:4] for key, value in list(named.items())[:MAX_ARGS] if key}
 
 
 def _digest(text: str) -> str:

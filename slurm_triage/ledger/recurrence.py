@@ -17,6 +17,12 @@ MOST_TRIALS = 50
 OUTBREAK_S = 3600.0
 #: Fewer different jobs than this are a coincidence or one user trying again.
 OUTBREAK_JOBS = 5
+#: What happened to a job rather than what broke in it: two programs of one user have only that in common, and so have
+#: the jobs of two users that both are called "wrap".
+_CIRCUMSTANCES = frozenset({"time-limit", "preempted", "requeued", "unknown-death"})
+#: On a busy cluster many jobs of an hour end so. It is news only if something that can break is behind it.
+_ROUTINE = frozenset({"time-limit", "preempted", "requeued"})
+_CAN_BREAK = frozenset({"node", "switch", "file system"})
 #: What nearly all of the jobs share is told only if so many sharing it by chance is this unlikely.
 _UNLIKELY = 0.01
 _NEARLY_ALL = 0.8
@@ -35,7 +41,7 @@ def recurrence(record: LedgerRecord, history: Iterable[LedgerRecord], window_s: 
         if record.fingerprint is not None
         and other.fingerprint == record.fingerprint
         and now - window_s <= (ended := other.ended or 0.0) <= now
-        and (other.user == record.user or other.name == record.name)
+        and is_akin(record, other.user, other.name)
         and other.cluster == record.cluster
         and trial(other) != own
     ]
@@ -60,6 +66,13 @@ def recurrence(record: LedgerRecord, history: Iterable[LedgerRecord], window_s: 
     )
 
 
+def is_akin(record: LedgerRecord, user: str | None, name: str | None) -> bool:
+    """Is a job of this user and name one that this record's failure can have come from before?"""
+    if record.cls in _CIRCUMSTANCES:
+        return name == record.name and user == record.user
+    return name == record.name or user == record.user
+
+
 def trial(record: LedgerRecord) -> tuple[str, ...]:
     """What was tried: an array as a whole, or one run of a job."""
     group = record.array_job_id or record.het_job_id
@@ -78,29 +91,38 @@ def outbreaks(
     ``history`` holds healthy jobs of the same days too: they tell what is shared anyway. ``switch_of`` names the leaf
     switch of a node, where topology is known. ``only``: the one fingerprint that is asked for.
     """
-    by_print: dict[str, list[LedgerRecord]] = {}
-    for record in sorted(history, key=lambda r: r.ended or 0.0):
-        if record.fingerprint is not None and record.status != "completed" and only in (None, record.fingerprint):
-            by_print.setdefault(record.fingerprint, []).append(record)
     found = []
-    for fingerprint, records in by_print.items():
-        hit = _densest_hour(records)
-        jobs = {_job(r): r for r in hit}
-        if len(jobs) < min_jobs:
+    for hit in bursts(history, min_jobs, only):
+        affected = list({_job(r): r for r in hit}.values())
+        last = affected[-1]
+        same_cluster = [r for r in history if r.cluster == last.cluster]
+        shared = _shared(affected, same_cluster, switch_of)
+        if last.cls in _ROUTINE and not any(one.what in _CAN_BREAK for one in shared):
             continue
-        affected = list(jobs.values())
         found.append(
             Outbreak(
-                fingerprint=fingerprint,
-                cls=affected[-1].cls,
+                fingerprint=last.fingerprint or "",
+                cls=last.cls,
                 jobs=tuple(r.display_id for r in affected),
                 users=len({r.user for r in affected}),
                 first=hit[0].ended or 0.0,
                 last=hit[-1].ended or 0.0,
-                shared=_shared(affected, history, switch_of),
+                shared=shared,
             )
         )
     return sorted(found, key=lambda outbreak: outbreak.last, reverse=True)
+
+
+def bursts(
+    history: Iterable[LedgerRecord], min_jobs: int = OUTBREAK_JOBS, only: str | None = None
+) -> list[list[LedgerRecord]]:
+    """Of each failure that hit so many jobs of a cluster within one hour, the records of that hour."""
+    by_print: dict[tuple[str | None, str], list[LedgerRecord]] = {}
+    for record in sorted(history, key=lambda r: r.ended or 0.0):
+        if record.fingerprint is not None and record.status != "completed" and only in (None, record.fingerprint):
+            by_print.setdefault((record.cluster, record.fingerprint), []).append(record)
+    hits = map(_densest_hour, by_print.values())
+    return [hit for hit in hits if jobs_in(hit) >= min_jobs]
 
 
 def jobs_in(records: Iterable[LedgerRecord]) -> int:

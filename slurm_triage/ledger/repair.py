@@ -65,6 +65,10 @@ def _repair(directory: Path, files: Files, now: float, busy: str | None) -> Repa
     gone = [f for f in new if f.lost > 0]
     for finding in gone:
         _note_loss(files, directory, finding, mode, now)
+    for finding in (f for f in new if f.kind == "rollup-damaged"):
+        path = directory / finding.file
+        quarantine(files, path, 0, path.read_bytes(), mode)
+        regions.append(finding)
     resealed = [_of(f, parts) for f in new if f.kind in ("seal-mismatch", "seal-damaged")]
     for segment in resealed:
         if segment.seal_damaged:

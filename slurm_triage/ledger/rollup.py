@@ -17,7 +17,7 @@ from slurm_triage.ledger.files import Files, put
 from slurm_triage.ledger.frame import Frame, encode, frames
 from slurm_triage.ledger.read import ReadCounts, Snapshot, superseded
 from slurm_triage.ledger.record import LedgerRecord, from_dict
-from slurm_triage.ledger.segment import read_line, seal_path, segments
+from slurm_triage.ledger.segment import in_quarantine, read_line, seal_path, segments
 
 
 @dataclass(slots=True)
@@ -88,14 +88,34 @@ def rollup_path(segment: Path) -> Path:
 
 
 def rollups(directory: Path) -> list[Rollup]:
-    """All roll-ups of a writer, oldest first. Raises LedgerError if one is damaged: its sums exist nowhere else."""
-    return [_read(path) for path in sorted(directory.glob("*.rollup"), key=lambda p: p.stem.partition("-")[2])]
+    """All roll-ups of a writer, oldest first, without those that repair has given up. Raises LedgerError if another is
+    damaged: its sums exist nowhere else."""
+    found = []
+    for path in rollup_files(directory):
+        rollup = read_rollup(path)
+        if rollup is not None:
+            found.append(rollup)
+        elif not is_given_up(path):
+            raise LedgerError(
+                f"the roll-up {path} is damaged; restore it from a backup, or go on without: slurm-triage ledger repair"
+            )
+    return found
 
 
-def _read(path: Path) -> Rollup:
+def rollup_files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.rollup"), key=lambda p: p.stem.partition("-")[2])
+
+
+def is_given_up(path: Path) -> bool:
+    """Repair has put these very bytes into quarantine."""
+    return in_quarantine(path.parent, path.name, 0, path.read_bytes())
+
+
+def read_rollup(path: Path) -> Rollup | None:
+    """None if it is damaged."""
     frame = read_line(path.read_bytes(), b"roll")
     if frame is None:
-        raise LedgerError(f"the roll-up {path} is damaged; restore it from a backup, or move it away to go on without")
+        return None
     value = orjson.loads(frame.payload)
     months = {month: _tally(sums) for month, sums in value["months"].items()}
     return Rollup(value["segment"], value["first_seq"], value["last_seq"], months)

@@ -111,3 +111,14 @@ def read_seal(path: Path) -> tuple[Seal | None, bool]:
 
 def encode_seal(segment: Path, seal: Seal) -> bytes:
     return encode("seal", seal.last_seq, segment.name, 0, orjson.dumps(seal._asdict()))
+
+
+def in_quarantine(directory: Path, name: str, offset: int, data: bytes) -> bool:
+    """Has repair put these bytes of a file into quarantine?"""
+    import hashlib  # look-ups do without
+
+    try:
+        frame = read_line((directory / QUARANTINE / f"{name}@{offset}.note").read_bytes(), b"note")
+    except OSError:
+        return False
+    return frame is not None and bool(orjson.loads(frame.payload)["sha256"] == hashlib.sha256(data).hexdigest())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurm_triage.ledger.read import ReadCounts, records, snapshot
-from slurm_triage.ledger.rollup import Tally, rollups, tally_by_month
+from slurm_triage.ledger.rollup import Tally, rollup_files, rollups, tally_by_month
 from slurm_triage.ledger.segment import writer_dirs
 
 
@@ -19,6 +19,8 @@ class Stats:
     segment_count: int
     size_bytes: int
     retired_segments: int
+    lost_rollups: int
+    """Sums that were damaged and that repair has given up; what they counted is in no sum here."""
     counts: ReadCounts = field(default_factory=ReadCounts)
 
     @property
@@ -34,16 +36,18 @@ def stats(roots: Sequence[Path], clusters: Sequence[str] = ()) -> Stats:
     snap = snapshot(roots, clusters)
     months = tally_by_month(records(snap))
     present = {(segment.path.parent, segment.name) for segment in snap.parts}
-    retired = 0
+    retired = lost = 0
     for root in roots:
         for directory in writer_dirs(root):
             if clusters and directory.name not in clusters:
                 continue
-            for old in rollups(directory):
+            good = rollups(directory)
+            lost += len(rollup_files(directory)) - len(good)
+            for old in good:
                 if (directory, old.segment) in present:
                     continue
                 retired += 1
                 for month, tally in old.months.items():
                     months.setdefault(month, Tally()).merge(tally)
     size = sum(segment.size_bytes for segment in snap.parts)
-    return Stats(dict(sorted(months.items())), len(snap.parts), size, retired, snap.counts)
+    return Stats(dict(sorted(months.items())), len(snap.parts), size, retired, lost, snap.counts)

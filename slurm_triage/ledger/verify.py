@@ -7,18 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
 from slurm_triage.errors import LedgerError
 from slurm_triage.ledger import index
 from slurm_triage.ledger.fence import acknowledged_bytes, read_mark
 from slurm_triage.ledger.frame import Damage, Frame, frames
-from slurm_triage.ledger.rollup import rollups
+from slurm_triage.ledger.rollup import is_given_up, read_rollup, rollup_files
 from slurm_triage.ledger.segment import (
     FENCE,
     HIGH_WATER,
     QUARANTINE,
     Segment,
+    in_quarantine,
     read_line,
     seal_path,
     segments,
@@ -26,13 +25,14 @@ from slurm_triage.ledger.segment import (
 )
 
 #: Findings after which something may be gone that was once acknowledged. The others are told, but are no loss.
-LOSSES = frozenset({"damaged", "gap", "cut", "seal-damaged", "seal-mismatch"})
+LOSSES = frozenset({"damaged", "gap", "cut", "seal-damaged", "seal-mismatch", "rollup-damaged"})
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Kinds. Losses: damaged (bytes that are no line), gap (sequence numbers that nobody holds), cut (the ledger ends
-    before what was acknowledged), seal-damaged, seal-mismatch (content differs from the seal). No losses: torn (an
+    before what was acknowledged), seal-damaged, seal-mismatch (content differs from the seal), rollup-damaged (the sums
+    of a retired segment). No losses: torn (an
     unfinished line, not known to have been acknowledged), in-flight (a line being written now), late (bytes of a
     replaced writer), repeated (numbers used twice, by a writer that failed or was replaced), unsealed, fence-damaged,
     high-water-damaged.
@@ -97,7 +97,11 @@ class _Check:
         self.findings: list[Finding] = []
         self.lines = 0
         present = {segment.name for segment in self.parts}
-        self.last_seq = max((r.last_seq for r in rollups(directory) if r.segment not in present), default=0)
+        kept = [(path, read_rollup(path)) for path in rollup_files(directory)]
+        self.last_seq = max((r.last_seq for _, r in kept if r is not None and r.segment not in present), default=0)
+        self.damaged_rollups = [path for path, rollup in kept if rollup is None]
+        # Which number comes next, a damaged one knew; the seal behind it may know it, too.
+        self.any_start = bool(kept) and kept[-1][1] is None
         self.repeated: set[str] = set()
 
     def run(self) -> Verdict:
@@ -105,6 +109,9 @@ class _Check:
             path = self.directory / name
             if path.exists() and read_line(path.read_bytes().rstrip(b" "), kind) is None:
                 self._add(f"{name}-damaged", name, 0, path.stat().st_size, False, "replaced by the next writer")
+        for path in self.damaged_rollups:
+            detail = "the sums of a retired segment cannot be read"
+            self._add("rollup-damaged", path.name, 0, path.stat().st_size, is_given_up(path), detail)
         for segment in self.parts:
             self._segment(segment)
         if self.mark is not None and self.mark[2] > self.last_seq:
@@ -131,6 +138,8 @@ class _Check:
             if not newest:
                 self._add("unsealed", segment.name, 0, 0, False, "sealed when the next writer starts")
         else:
+            if self.any_start:
+                self.last_seq, self.any_start = max(self.last_seq, segment.seal.first_seq - 1), False
             self._against_seal(segment, data)
             if len(whole) > len(data):
                 detail = "bytes behind the seal, written by a writer that had been replaced, never acknowledged"
@@ -179,7 +188,9 @@ class _Check:
         return seal is not None and seal.torn_from is not None and offset >= seal.torn_from
 
     def _number(self, segment: Segment, frame: Frame) -> None:
-        if frame.seq > self.last_seq + 1 and not self._in_torn_tail(segment, frame.start):
+        if self.any_start:
+            self.any_start = False
+        elif frame.seq > self.last_seq + 1 and not self._in_torn_tail(segment, frame.start):
             self._gap(segment, frame.start, frame.seq)
         elif frame.seq <= self.last_seq and segment.name not in self.repeated:
             self.repeated.add(segment.name)
@@ -200,12 +211,7 @@ class _Check:
         self.findings.append(Finding(kind, file, offset, size, 0, known, detail))
 
     def _quarantined(self, segment: Segment, damage: Damage, data: bytes) -> bool:
-        note = self.directory / QUARANTINE / f"{segment.name}@{damage.start}.note"
-        if not note.exists():
-            return False
-        frame = read_line(note.read_bytes(), b"note")
-        digest = hashlib.sha256(data[damage.start : damage.end]).hexdigest()
-        return frame is not None and orjson.loads(frame.payload)["sha256"] == digest
+        return in_quarantine(self.directory, segment.name, damage.start, data[damage.start : damage.end])
 
 
 def verify_all(roots: tuple[Path, ...]) -> Iterator[Verdict]:

@@ -64,7 +64,22 @@ def command_of(report: Report) -> Command | None:
     """A hang asks for the very same nodes (the seed's retry-first policy), unless others were advised."""
     resubmit, primary = report.diagnosis.resubmit, report.diagnosis.primary
     pin = primary is not None and primary.cls == "hang" and resubmit.action == "same-nodes"
-    return rebuild(resubmit, report.job, report.facts.last, report.files.submit_cmd, report.nodes, pin=pin)
+    command = rebuild(resubmit, report.job, report.facts.last, report.files.submit_cmd, report.nodes, pin=pin)
+    restart = _where_it_starts(report) if command is not None else None
+    return replace(command, notes=(*command.notes, restart)) if command is not None and restart else command
+
+
+def _where_it_starts(report: Report) -> str | None:
+    """MaxText goes on from the newest complete step directory. What lies on disk counts more than what the log says;
+    the reason for a retry on the same nodes names the log's already."""
+    progress, reason = report.progress, report.diagnosis.resubmit.why
+    complete = [c.step for c in report.files.checkpoints if c.committed]
+    if complete:
+        return f"it continues from checkpoint {max(complete)}, the newest that is complete on disk"
+    last = progress.last_checkpoint if progress.last_checkpoint is not None else progress.restored_from
+    if last is None or progress.checkpointing is False or "continues from checkpoint" in reason:
+        return None
+    return f"it continues from checkpoint {last}, if that directory has its final name"
 
 
 def rebuild(

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from slurm_triage.errors import TriageError
-from slurm_triage.ledger.record import LedgerRecord, attempt_key
+from slurm_triage.ledger.record import MAX_ARG_CHARS, MAX_ARGS, LedgerRecord, attempt_key, exit_text
 from slurm_triage.model.job import Job
 from slurm_triage.model.nodelist import fold
 
@@ -81,6 +81,7 @@ def decode(data: bytes, job: Job, *, now: float) -> Outcome:
         status=status if status in _STATUSES else "unknown",
         degraded=said.get("degraded") is True,
         versions=_versions(said.get("versions")),
+        args=_arguments(said.get("args")),
         node_evidence=_evidence(said.get("node_evidence"), job),
         provisional=passing or not job.final,
     )
@@ -104,6 +105,7 @@ def minimal_record(job: Job, *, now: float) -> LedgerRecord:
         partition=job.partition,
         name=_text(job.name, 255),
         state=job.state,
+        exit_code=exit_text(job),
         nodes=fold(job.nodes),
         node_count=job.node_count or len(job.nodes) or None,
         submit=job.submit,
@@ -139,6 +141,14 @@ def _versions(value: Any) -> dict[str, str]:
         return {}
     pairs = [(_word(name), _text(text, 64)) for name, text in list(value.items())[:_MAX_VERSIONS]]
     return {name: text for name, text in pairs if name is not None and text is not None}
+
+
+def _arguments(value: Any) -> dict[str, str]:
+    """Names of launch arguments with digests of their values, see ``ledger/record.py``."""
+    if not isinstance(value, dict):
+        return {}
+    pairs = [(_text(name, MAX_ARG_CHARS), _word(digest)) for name, digest in list(value.items())[:MAX_ARGS]]
+    return {name: digest[:4] for name, digest in pairs if name is not None and digest is not None}
 
 
 def _evidence(value: Any, job: Job) -> tuple[tuple[str, str], ...]:

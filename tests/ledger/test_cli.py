@@ -57,7 +57,10 @@ def ids(text: str) -> list[str]:
         ((), ["7001", "7002", "7003", "7001"]),
         (("-M", "beta"), ["7001"]),
         (("-M", "all", "-u", "bob"), ["7002"]),
-        (("-S", "now-90days", "-M", "alpha"), ["7001", "7002", "7003", "7004"]),
+        (("-S", "now-90days", "-M", "alpha"), ["7004", "7001", "7002", "7003"]),
+        (("-E", "now-29days"), ["7004"]),
+        (("-E", "now-20days"), []),
+        (("-E", "now-20days", "-j", "7004"), ["7004"]),
         (("-S", "now-90days", "-E", "now-10days"), ["7004"]),
         (("-j", "7004,7002"), ["7004", "7002"]),
         (("-j", "7001", "-M", "alpha"), ["7001"]),
@@ -71,6 +74,10 @@ def ids(text: str) -> list[str]:
         (("-r", "cpu"), []),
         (("--name", "on beta"), ["7001"]),
         (("-N", "chi2811"), ["7003"]),
+        (("-X", "-a", "-D", "-i", "4", "-M", "beta"), ["7001"]),
+        (("-i", "5-9"), []),
+        (("-j", "7002", "-i", "2-4"), ["7002"]),
+        (("-j", "7002", "-i", "1-3"), []),
     ],
 )
 @pytest.mark.usefixtures("ledger")
@@ -89,6 +96,8 @@ def test_list_formats(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     monkeypatch.setenv("SLURM_TRIAGE_FORMAT", "JobID,User")
     assert out(capsys, "list", "-P", "-j", "7002") == "JobID|User\n7002|bob\n"
     assert out(capsys, "list", "-P", "--delimiter", ";", "-j", "7002") == "JobID;User\n7002;bob\n"
+    assert out(capsys, "list", "-p", "-j", "7002") == "JobID|User|\n7002|bob|\n"
+    assert out(capsys, "list", "-pn", "-j", "7002", "-o", "ElapsedRaw,ExitCode") == "3600||\n"
     assert "Fingerprint" in out(capsys, "list", "--helpformat")
 
 
@@ -105,6 +114,7 @@ def test_list_json_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     ("args", "status", "text"),
     [
         (("list", "-o", "JobID,Nonsense"), 2, "unknown field 'Nonsense'; the fields are: JobID"),
+        (("list", "-i", "two"), 2, "cannot read the number of nodes 'two'"),
         (("list", "-S", "someday"), 2, "cannot read the time 'someday'"),
         (("list", "--ledger", "/no/such/place"), 3, "there is no ledger at /no/such/place"),
         (("nodes", "n99"), 3, "no job of the ledger ran on n99"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from slurm_triage.ledger.fingerprint import cause_rule, fingerprint, traceback_frames
 from slurm_triage.model.diagnosis import Diagnosis, Finding, Primary, Resubmit
 from slurm_triage.model.facts import Match, Place
+from slurm_triage.model.job import Job
 from slurm_triage.model.same_text import normalise
 
 
@@ -106,3 +107,25 @@ def test_numbers_never_count(text: str, one: int, other: int) -> None:
 @given(st.text(max_size=200))
 def test_any_title_has_a_fingerprint(title: str) -> None:
     assert len(fingerprint(diagnosis(title)) or "") == 16
+
+
+def test_without_a_known_cause_two_programs_have_nothing_in_common() -> None:
+    """Exit status 3 of one program is not exit status 3 of another; SIGKILL may well be the same killer."""
+    silent = diagnosis("the job failed and nothing in the log says why", cls="unknown-death", rule="completion")
+
+    def made(
+        name: str, code: int | None, signal: int | None = None, state: str = "FAILED", user: str = "alice"
+    ) -> str | None:
+        job = Job(job_id="1", name=name, exit_code=code, exit_signal=signal, state=state, user=user)
+        return fingerprint(silent, NODES, job)
+
+    assert made("a", 3) == made("a", 3)
+    assert len({made("a", 3), made("b", 3), made("a", 4), made("a", None)}) == 4
+    assert made("wrap", 1) != made("wrap", 1, user="bob")
+    assert made("a", 0, 9) == made("b", 0, 9, user="bob") == made("b", 137)
+    assert made("a", 0, 9) != made("a", 0, 15)
+    assert made("a", 0, state="NODE_FAIL") == made("b", 0, state="NODE_FAIL")
+    spoken = diagnosis("XLA could not allocate")
+    assert fingerprint(spoken, NODES, Job(job_id="1", name="a")) == fingerprint(
+        spoken, NODES, Job(job_id="2", name="b")
+    )

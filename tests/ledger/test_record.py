@@ -1,6 +1,7 @@
 """From a report to a record and back through JSON."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import orjson
 import pytest
@@ -8,13 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_triage.ledger.blame import node_evidence
-from slurm_triage.ledger.record import LedgerRecord, attempt_key, from_dict, record_from_report, to_dict, to_json
+from slurm_triage.ledger.record import (
+    LedgerRecord,
+    _argument_digests,
+    attempt_key,
+    from_dict,
+    record_from_report,
+    to_dict,
+    to_json,
+)
+from slurm_triage.locate import locate
 from slurm_triage.model.diagnosis import Diagnosis, Finding, Primary, Resubmit, Suspect
 from slurm_triage.model.facts import AttemptFacts, ExitRecord, Header, LogFacts, Match, Place
 from slurm_triage.model.files import JobFiles
-from slurm_triage.model.job import Job
+from slurm_triage.model.job import NO_JOB, Job
 from slurm_triage.model.progress import Cost, Progress, Throughput
 from slurm_triage.model.report import Dashboards, Report
+from slurm_triage.pipeline import Engine, triage
 from tests.ledger.samples import T0, record
 
 PLACE = Place(0, 0, "secret text of the log")
@@ -169,3 +180,34 @@ def test_round_trip(one: LedgerRecord) -> None:
     back = from_dict(orjson.loads(to_json(one)))
     # Empty and unknown texts are one thing to the ledger.
     assert back == replace(one, name=one.name or None, cls=one.cls or None)
+
+
+@pytest.mark.parametrize(("code", "signal", "text"), [(1, None, "1:0"), (0, 9, "0:9"), (None, None, None)])
+def test_the_exit_code_is_as_sacct_prints_it(code: int | None, signal: int | None, text: str | None) -> None:
+    assert record_from_report(report(job=Job(job_id="1", exit_code=code, exit_signal=signal))).exit_code == text
+
+
+LAUNCHER = Path(__file__).resolve().parents[1] / "corpus" / "launcher"
+
+
+@pytest.mark.parametrize(
+    ("case", "image", "versions"),
+    [
+        ("slurm-2N-success", "rocm/jax-training:maxtext-v26.2", {"Jax_Version": "0.8.2"}),
+        ("slurm-ray-segv", "rocm/jax-training:maxtext-v26.2", {"Jax_Version": "0.8.2"}),
+        ("slurm-quoting", "my/img:tag", {}),
+    ],
+)
+def test_what_a_real_log_tells_of_image_versions_and_arguments(case: str, image: str, versions: dict[str, str]) -> None:
+    """Without these, a comparison with the last good run would be silent about what changes most often."""
+    made = record_from_report(triage(NO_JOB, locate(str(LAUNCHER / case / "log.txt")), Engine.load()))
+    assert (made.image, dict(made.versions)) == (image, versions)
+    assert "steps" in made.args
+
+
+def test_arguments_are_told_apart_and_not_kept() -> None:
+    arguments = _argument_digests(("steps=5", "--lr=1", "steps=7", "--flag", "hf_data_dir=/home/alice/secret"))
+    assert set(arguments) == {"steps", "lr", "hf_data_dir"}
+    assert arguments["steps"] == _argument_digests(("steps=7",))["steps"] != _argument_digests(("steps=5",))["steps"]
+    assert "secret" not in "".join(arguments.values())
+    assert len(_argument_digests(tuple(f"k{i}={i}" for i in range(500)))) == 64

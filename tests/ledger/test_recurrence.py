@@ -1,5 +1,7 @@
 """The same failure again, outbreaks, and what changed since the last good run."""
 
+from dataclasses import replace
+
 import pytest
 
 from slurm_triage.ledger.last_good import last_good
@@ -149,15 +151,36 @@ def test_outbreak_with_nothing_in_common_says_so() -> None:
     assert "nothing in common" in outbreaks([*rows, *healthy(40)])[0].sentence
 
 
+@pytest.mark.parametrize("cls", ["time-limit", "preempted", "requeued"])
+def test_what_ends_jobs_every_hour_is_an_outbreak_only_if_something_may_be_broken(cls: str) -> None:
+    rows = [at(i, 0.001 * i, cls=cls, nodes=f"a{i}", user=f"u{i}", name=f"n{i}") for i in range(9)]
+    assert outbreaks([*rows, *healthy(40)]) == []
+    slow = [replace(row, job_dir=f"/scratch/slow/{row.job_id}") for row in rows]
+    (found,) = outbreaks([*slow, *healthy(40)])
+    assert "file system /scratch/slow (9)" in found.sentence
+    assert len(outbreaks([replace(row, cls="fs-error") for row in rows])) == 1
+
+
+@pytest.mark.parametrize("cls", ["time-limit", "unknown-death"])
+def test_what_happened_to_another_program_is_not_the_same_failure(cls: str) -> None:
+    mine = at(2, 1, cls=cls, name="train")
+    assert recurrence(mine, [at(1, 0, cls=cls, name="evaluate")]) is None
+    assert recurrence(mine, [at(1, 0, cls=cls, name="train", user="bob")]) is None
+    assert recurrence(mine, [at(1, 0, cls=cls, name="train")]) is not None
+    broken = replace(mine, cls="python-exception")
+    assert recurrence(broken, [at(1, 0, name="evaluate")]) is not None
+    assert recurrence(broken, [at(1, 0, name="train", user="bob")]) is not None
+
+
 def good(number: int, day: float, **changes: object) -> LedgerRecord:
     return at(number, day, **{"status": "completed", "cls": None, "fingerprint": None, **changes})
 
 
 def test_differences_to_the_last_good_run() -> None:
     before = good(1, 0, image="img:1", throughput=3290.0, throughput_unit="tokens/s/device", args_digest="a",
-                  versions={"JAX_VERSION": "0.8"}, report_path="/o/7001/triage.json")  # fmt: skip
+                  args={"steps": "0000", "lr": "1111", "remat": "2222"}, versions={"JAX_VERSION": "0.8"}, report_path="/o/7001/triage.json")  # fmt: skip
     now = at(5, 3, nodes="chi[2802-2805]", image="img:2", throughput=2520.0, throughput_unit="tokens/s/device",
-             args_digest="b", versions={"JAX_VERSION": "0.9"})  # fmt: skip
+             args_digest="b", args={"steps": "0001", "remat": "2222"}, versions={"JAX_VERSION": "0.9"})  # fmt: skip
     found = last_good(now, [good(2, -5), before, good(3, 1, name="other", model=None), at(4, 2), now])
     assert found is not None
     assert (found.job_id, found.report_path) == ("7001", "/o/7001/triage.json")
@@ -165,9 +188,18 @@ def test_differences_to_the_last_good_run() -> None:
         "nodes": ("chi2801", "chi2805"),
         "image": ("img:1", "img:2"),
         "JAX_VERSION": ("0.8", "0.9"),
-        "launch arguments": ("see its report", "changed"),
+        "launch arguments": ("see its log", "other lr, steps"),
         "throughput": ("3290 tokens/s/device", "2520 tokens/s/device (-23%)"),
     }
+
+
+def test_what_one_record_does_not_know_is_no_change() -> None:
+    """Records of an earlier version hold no names of arguments, and not every log shows every version."""
+    before = good(1, 0, args_digest="a", versions={"JAX_VERSION": "0.8"})
+    now = at(5, 3, args_digest="b", args={"steps": "0001"}, versions={"NCCL_version": "2.21"})
+    found = last_good(now, [before])
+    assert found is not None
+    assert [(d.what, d.before, d.now) for d in found.differences] == [("launch arguments", "see its log", "changed")]
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,14 @@ from pathlib import Path
 import orjson
 import pytest
 
+from slurm_triage.cli.main import main
 from slurm_triage.errors import LedgerError
 from slurm_triage.ledger import index
 from slurm_triage.ledger.append import open_writer
 from slurm_triage.ledger.export import COLUMNS, export
 from slurm_triage.ledger.read import records, snapshot
 from slurm_triage.ledger.record import LedgerRecord, to_dict
+from slurm_triage.ledger.repair import repair
 from slurm_triage.ledger.rollup import retire, rollup_path, rollups
 from slurm_triage.ledger.segment import segments
 from slurm_triage.ledger.stats import stats
@@ -96,6 +98,36 @@ def test_a_damaged_rollup_is_an_error_not_a_smaller_sum(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"attempts":', b'"attempts":1'))
     with pytest.raises(LedgerError, match="is damaged"):
         stats([tmp_path])
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_damaged_rollup_is_found_put_into_quarantine_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], which: int
+) -> None:
+    """The rest of the ledger is verified all the same, and no number is taken for lost that the roll-up only knew."""
+    directory = write(tmp_path, old_and_new())
+    names = retire(directory, T0 + 20 * DAY_S)
+    path = rollup_path(directory / names[:: len(names) - 1][which])
+    before = stats([tmp_path]).total.attempts
+    lost = sum(
+        tally.attempts
+        for tally in next(r for r in rollups(directory) if r.segment == path.stem + ".jsonl").months.values()
+    )
+    path.write_bytes(path.read_bytes().replace(b'"attempts":', b'"attempts":1'))
+    damaged = path.read_bytes()
+    verdict = verify(directory)
+    assert [(f.kind, f.file) for f in verdict.new_losses] == [("rollup-damaged", path.name)]
+    assert main(["ledger", "verify", "--ledger", str(tmp_path)]) == 5
+    assert repair(directory, lambda: T0).quarantined == 1
+    assert path.read_bytes() == damaged == (directory / "quarantine" / f"{path.name}@0").read_bytes()
+    assert verify(directory).new_losses == ()
+    found = stats([tmp_path])
+    assert (found.lost_rollups, found.total.attempts) == (1, before - lost)
+    capsys.readouterr()
+    assert main(["ledger", "stats", "--ledger", str(tmp_path)]) == 0
+    assert "1 sums of retired segments are damaged" in capsys.readouterr().out
+    path.write_bytes(damaged[:-9])
+    assert verify(directory).new_losses
 
 
 ROWS = [

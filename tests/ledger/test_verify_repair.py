@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from slurm_triage.cli.main import main
 from slurm_triage.errors import LedgerError
 from slurm_triage.ledger.append import open_writer
 from slurm_triage.ledger.read import records, snapshot
@@ -72,6 +73,31 @@ def test_repair_quarantines_and_notes_and_later_damage_is_new_again(tmp_path: Pa
     assert again.quarantined == 1
     assert verify(directory).new_losses == ()
     assert verify(directory).lost == 2
+
+
+def test_readers_are_quiet_about_what_is_in_quarantine_and_loud_about_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = write(tmp_path)
+    path = segments(directory)[0].path
+    damage(path, 900)
+    listing = ["list", "-S", "now-9999days", "-u", "alice", "-n", "--ledger", str(tmp_path)]
+    assert main(listing) == 5
+    assert "1 damaged places were skipped" in capsys.readouterr().err
+    repair(directory, lambda: T0)
+    assert main(listing) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert len(shown.out.splitlines()) == 11
+    assert main(["ledger", "stats", "--ledger", str(tmp_path)]) == 0
+    assert "1 damaged places are in quarantine" in capsys.readouterr().out
+    damage(path, 2000)
+    assert main(listing) == 5
+    assert "1 damaged places were skipped" in capsys.readouterr().err
+    # The same place, but more of it: the next line is gone, too.
+    damage(path, 1100, b"#" * 500)
+    assert main(listing) == 5
+    assert "2 damaged places were skipped" in capsys.readouterr().err
 
 
 def test_repair_of_a_sound_ledger_changes_nothing_but_indexes(tmp_path: Path) -> None:

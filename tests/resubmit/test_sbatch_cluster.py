@@ -185,11 +185,28 @@ def test_a_directory_that_submit_sh_has_removed(desk: Desk) -> None:
     text = desk.resubmit(job)
     assert "# rebuilt from the log's header" in text
     line = last_line(text)
-    assert line.startswith("./submit.sh llama2-70b -N 2 --time=00:07:00 ")
-    assert line.endswith(" -- steps=15")
+    # Accounting's submit line still has what was asked for, word by word.
+    assert line == "./submit.sh llama2-70b -N 2 --time=7 '--exclude=node[01,05]' -- steps=15"
     where = desk.accepted(line)
     assert len(where) == 2
     assert not where & {"node01", "node05"}
+
+
+def test_a_job_that_left_neither_directory_nor_log(desk: Desk) -> None:
+    """slurmd cannot open the log, and the launcher deletes the rest: accounting alone knows the job."""
+    job = submitted(
+        desk, "./submit.sh llama2-70b:al:t9 -N 2 --time=8 -w node01,node03 --output=/nonexistent/x.log -- steps=15 b=1"
+    )
+    for path in (desk.outside / "outputs").glob(f"{job}-*"):
+        shutil.rmtree(path)
+    text = desk.resubmit(job)
+    assert "# there is no log" in text
+    line = last_line(text)
+    assert (
+        line
+        == "./submit.sh llama2-70b:al:t9 -N 2 --time=8 --output=/nonexistent/x.log --exclude=node01 -- steps=15 b=1"
+    )
+    assert "node01" not in desk.accepted(line)
 
 
 def test_a_hang_gets_its_nodes_back_and_loses_them_when_it_comes_again(desk: Desk) -> None:

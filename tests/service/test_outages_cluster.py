@@ -36,13 +36,16 @@ def submit_tasks(site: Site, name: str, script: str, count: int, *args: str) -> 
     return [f"{job_id}_{n}" for n in range(count)]
 
 
-def one_right_report_each(site: Site, tasks: list[str]) -> None:
+def one_right_report_each(site: Site, tasks: list[str], forgotten: frozenset[str] = frozenset()) -> None:
     """Tasks end with their own number modulo 2: each has one final record that says so, no other, and a report that
-    agrees with it."""
+    agrees with it. Of those ``forgotten`` by Slurm the record says what Slurm says."""
     found = site.wait_for_reports(*tasks, timeout_s=WAIT_S)
     runs = site.records(*tasks)
     assert {task: len(runs[task]) for task in tasks} == dict.fromkeys(tasks, 1)
     for number, task in enumerate(tasks):
+        if task in forgotten:
+            assert found[task]["state"] == "NODE_FAIL", task
+            continue
         assert found[task]["state"] == ("FAILED" if number % 2 else "COMPLETED"), task
         document = json.loads(Path(str(found[task]["report_path"])).read_bytes())
         assert document["accounting"]["final"] is True
@@ -65,10 +68,15 @@ def test_slurmctld_is_restarted_while_jobs_end(site: Site, number: signal.Signal
         time.sleep(1.0)
         cluster.ctld_up()
         time.sleep(1.5)
-    one_right_report_each(site, tasks)
+    site.wait_for_reports(*tasks, timeout_s=WAIT_S)
+    # Killed, slurmctld may not know any more what ended just before, and takes it for lost with its node (one task of
+    # 40, seen with 22.05).
+    lost = cluster.output("sacct", "-n", "-X", "-P", "-j", ",".join(tasks), "-s", "NODE_FAIL", "-o", "JobID").split()
+    assert len(lost) <= (4 if number == signal.SIGKILL else 0)
+    one_right_report_each(site, tasks, frozenset(lost))
     # What slurmctld sends again after its start, and what the reconciler asks for, must not make second reports.
     time.sleep(float(QUICK["reconcile_lag_s"]) + 2 * float(QUICK["reconcile_s"]))
-    one_right_report_each(site, tasks)
+    one_right_report_each(site, tasks, frozenset(lost))
 
 
 def test_a_job_cancelled_around_a_restart_of_slurmctld_stays_cancelled(site: Site) -> None:
