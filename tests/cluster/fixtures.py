@@ -87,3 +87,15 @@ def root_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     found: Cluster = request.getfixturevalue(f"{request.param}_cluster")
     return found
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests have measured on a real Slurm."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    shown = sorted(
+        value for report in reports for key, value in getattr(report, "user_properties", ()) if key == "hook"
+    )
+    if shown:
+        terminalreporter.section("time of the hooks, as Slurm starts them")
+        for line in dict.fromkeys(shown):
+            terminalreporter.line(line)

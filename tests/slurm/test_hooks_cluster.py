@@ -121,6 +121,49 @@ def test_no_user_ends_the_shell_of_a_hook(played: Played) -> None:
     assert cluster.drained() == {}
 
 
+#: Runs a hook under another name beside it, and writes down for how long and with what status.
+TIMED = """#!/bin/bash
+began=$EPOCHREALTIME
+@HOOK@
+status=$?
+ended=$EPOCHREALTIME
+echo "$((10#${ended/./} - 10#${began/./})) $status" >>@TIMES@
+exit $status
+"""
+
+
+@pytest.mark.usefixtures("spool")
+@pytest.mark.parametrize("name", ["epilog.d/50-slurm-triage", *CONTROLLER_KINDS, "prolog-slurmctld"])
+def test_what_slurm_waits_for_is_soon_over(
+    played: Played, name: str, record_property: Callable[[str, object], None]
+) -> None:
+    """How long the hooks take where Slurm starts them; shown at the end of the run. tests/bench/hooks.py compares them
+    with an empty script. The bound is what would be noticed: a hook that waits for anything."""
+    cluster = played.cluster
+    hook, inside = cluster.dir / "hooks" / name, f"{cluster.layout.inside}/hooks"
+    real, times = f"timed-{hook.name}", cluster.dir / "hooks/times"
+    text = TIMED.replace("@HOOK@", f"{inside}/{real}").replace("@TIMES@", f"{inside}/times")
+    times.touch()
+    times.chmod(0o666)
+    cluster.set_hooks({real: hook, name: text})
+    try:
+        array = cluster.submit("bob", "exit 0", "-a", "1-20", "-o", "/dev/null", "--mem=10")
+        cluster.wait(array)
+        cluster.wait_for("times of all hooks", lambda: len(times.read_text().splitlines()) >= 20, 30.0)
+        took, statuses = zip(*(map(int, line.split()) for line in times.read_text().splitlines()), strict=True)
+    finally:
+        install_hooks(cluster)
+        times.unlink()
+        (cluster.dir / "hooks" / real).unlink()
+    assert set(statuses) == {0}
+    milliseconds = sorted(us / 1000 for us in took)
+    record_property(
+        "hook",
+        f"{hook.name} on Slurm {cluster.version}: median {milliseconds[10]:.1f} ms, most {milliseconds[-1]:.1f} ms",
+    )
+    assert milliseconds[10] < 500.0
+
+
 # ---- broken in every way ------------------------------------------------------------------------------------------
 
 
