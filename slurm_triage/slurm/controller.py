@@ -23,8 +23,8 @@ TIMEOUT_S = 3.0
 ALL_TIMEOUT_S = 10.0
 
 #: squeue's fields and their widths: it pads every value to the width and cuts what is longer. 1 000 ended jobs are
-#: 1.4 MB.
-_COLUMNS = {"JobID": 12, "State": 20, "Reason": 40, "exit_code": 12, "STDOUT": 1024, "Comment": 256}
+#: 2.2 MB. A comment has at most 1 024 bytes (measured), and its last word may be triage=off.
+_COLUMNS = {"JobID": 12, "State": 20, "Reason": 40, "exit_code": 12, "STDOUT": 1024, "Comment": 1025}
 _ENDED = "CG,CD,CA,F,TO,NF,PR,OOM,BF,DL"
 #: squeue's answers must not cost the controller more than one part in this many of its time.
 _PAUSE = 50.0
@@ -142,23 +142,30 @@ def parse(output: str, job_id: str) -> ControllerView | None:
 
 
 def parse_ended(output: str, delimiter: str) -> dict[str, ControllerView]:
-    """Rows of ``squeue -O``, the delimiter behind each field. Raises AccountingError where the last is not whole."""
-    found = {}
+    """Rows of ``squeue -O``, the delimiter behind each field. Raises AccountingError where the last is not whole.
+
+    Nothing is believed of a job of which two rows speak: while squeue waits for its answer, everybody on this host can
+    see the delimiter, and a comment can be changed."""
+    found: dict[str, ControllerView] = {}
+    twice = set()
     for row in fields.rows(output, delimiter, tuple(_COLUMNS)):
         values = {name: value.rstrip(" ") for name, value in row.items()}
+        if values["JobID"] in found:
+            twice.add(values["JobID"])
         # What fills its column may have been cut.
         whole = {name: fields.text(value) for name, value in values.items() if len(value.encode()) < _COLUMNS[name]}
         status = fields.number(whole.get("exit_code"))
         code, signal = (None, None) if status is None else decode_wait_status(status)
         found[values["JobID"]] = ControllerView(
             state=whole.get("State"),
-            reason=whole.get("Reason"),
+            # "RaisedSignal:11(Segmentation fault)", as scontrol writes it
+            reason=(whole.get("Reason") or "").replace(" ", "_") or None,
             exit_code=code,
             exit_signal=signal,
             stdout=whole.get("STDOUT"),
             comment=whole.get("Comment"),
         )
-    return found
+    return {job_id: view for job_id, view in found.items() if job_id not in twice}
 
 
 def merge(job: Job, view: ControllerView) -> Job:
