@@ -20,6 +20,7 @@ from slurm_triage.model.facts import AttemptFacts, LogFacts
 from slurm_triage.model.files import JobFiles
 from slurm_triage.model.history import History
 from slurm_triage.model.job import NO_JOB, Job
+from slurm_triage.model.progress import MIN_SILENCE_S
 from slurm_triage.model.report import AttemptSummary, Report
 from slurm_triage.model.rule import RuleSet
 from slurm_triage.origin import attempt_number, dashboards_of, known_job, launcher_of
@@ -35,15 +36,16 @@ from slurm_triage.telemetry.node_snapshots import with_node_snapshots
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Rules and their compiled form; made once, used for many jobs."""
+    """Rules and their compiled form; made once, used for many jobs. ``least_silence_s``: see ``Progress``."""
 
     ruleset: RuleSet
     matcher: Matcher
+    least_silence_s: float = MIN_SILENCE_S
 
     @classmethod
-    def load(cls, ruleset: RuleSet | None = None) -> Engine:
+    def load(cls, ruleset: RuleSet | None = None, least_silence_s: float = MIN_SILENCE_S) -> Engine:
         rules = ruleset if ruleset is not None else load_rules()
-        return cls(rules, Matcher.load(rules))
+        return cls(rules, Matcher.load(rules), least_silence_s)
 
 
 def triage_path(
@@ -130,7 +132,7 @@ def gather(
 ) -> Evidence:
     """Everything that the diagnosis of one attempt rests on."""
     kinds = engine.ruleset.fact_kinds
-    progress = project(attempt, files, job, now, fact_kind=kinds)
+    progress = replace(project(attempt, files, job, now, fact_kind=kinds), least_silence_s=engine.least_silence_s)
     if stall is not None:
         progress = replace(progress, silence_s=stall.silence_s, silence_basis="clock")
     speed = throughput(attempt, progress, kinds)

@@ -44,6 +44,8 @@ class Settings:
     """Jobs that ended this recently are still left to their hooks, and slurmdbd may not have them yet."""
     completion_log: str = ""
     """File into which slurmctld writes a line about each ended job (``JobCompType=jobcomp/filetxt``); empty: none."""
+    stall_after_s: float = 600.0
+    """Silence after a step that may be a hang; longer where steps or saves take longer."""
     admin_comment: CommentWish = "failures"
     report_dir: str = ""
     """Directory for the reports of jobs without a directory of their own, with ``%`` forms; empty: beside the log."""

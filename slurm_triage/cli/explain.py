@@ -9,6 +9,7 @@ from pathlib import Path
 from slurm_triage.cli.text_table import bold, dim, printable
 from slurm_triage.errors import UsageError
 from slurm_triage.locate import locate
+from slurm_triage.locate.names import is_job_id
 from slurm_triage.model.diagnosis import Finding, RankView
 from slurm_triage.model.duration import iso
 from slurm_triage.model.job import NO_JOB
@@ -17,6 +18,7 @@ from slurm_triage.model.report import Report
 from slurm_triage.pipeline import Engine, triage
 from slurm_triage.report.wording import number
 from slurm_triage.rules.match_text import explain_line
+from slurm_triage.settings import load_settings
 from slurm_triage.slurm.record_file import load_record
 
 _ROLE_ORDER = ("root", "contributor", "consequence", "teardown", "context")
@@ -32,15 +34,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if (args.job is None) == (args.line is None):
         raise UsageError("name either a job or --line TEXT")
-    engine = Engine.load()
     if args.line is not None:
-        return _explain_line(args.line, engine)
+        return _explain_line(args.line, Engine.load())
+    print("\n\n".join("\n".join(explanation(report)) for report in _reports(args)))
+    return 0
+
+
+def _reports(args: argparse.Namespace) -> list[Report]:
+    if is_job_id(args.job) and not (args.accounting or args.outputs):
+        from slurm_triage.cli.triage_now import triage_now  # asks accounting and the ledger
+
+        return triage_now(args.job)
     job = load_record(args.accounting) if args.accounting else NO_JOB
     outputs = Path(args.outputs) if args.outputs else None
-    report = triage(job, locate(args.job, outputs=outputs, job=job), engine)
-    for line in explanation(report):
-        print(line)
-    return 0
+    engine = Engine.load(least_silence_s=load_settings().stall_after_s)
+    return [triage(job, locate(args.job, outputs=outputs, job=job), engine)]
 
 
 def explanation(report: Report) -> list[str]:

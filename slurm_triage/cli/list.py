@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--class", dest="classes", metavar="NAMES", help="only these failure classes")
     parser.add_argument("-o", "--format", metavar="FIELDS", help="fields, NAME%%WIDTH ($SLURM_TRIAGE_FORMAT)")
     parser.add_argument("-e", "--helpformat", action="store_true", help="names of all fields")
-    parser.add_argument("--exit-code", action="store_true", help="status 1 if a job of the table failed or hangs")
+    parser.add_argument("--exit-code", action="store_true", help="status 1 if a job is failed, hanging or unknown")
     parser.add_argument("-p", "--parsable", action="store_true", help="as -P, with a bar at the end")
     for letter, name in (("-X", "--allocations"), ("-a", "--allusers"), ("-D", "--duplicates")):
         parser.add_argument(letter, name, action="store_true", help="as in sacct; here it is always so")

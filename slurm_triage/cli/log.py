@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import shlex
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,10 +17,14 @@ from slurm_triage.locate import is_outputs_tree, locate, locate_all
 from slurm_triage.model.duration import parse_time
 from slurm_triage.model.files import JobFiles
 from slurm_triage.model.job import NO_JOB, Job
+from slurm_triage.model.report import Report
 from slurm_triage.pipeline import Engine, triage
 from slurm_triage.report.write import write_beside
+from slurm_triage.settings import load_settings
 from slurm_triage.slurm.record_file import load_record
 
+#: A log without an end that was written to so recently may go on. Training prints a line every some seconds.
+_YOUNG_S = 120.0
 #: Statuses that make ``--exit-code`` return 1.
 FAILURES = frozenset({"failed", "hanging", "cancelled", "unknown"})
 
@@ -39,14 +46,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--html", action="store_true", help="print a self-contained page")
     parser.add_argument("--write", action="store_true", help="also write triage.json and TRIAGE.md next to the job")
     parser.add_argument("--share", action="store_true", help="replace user, host names, addresses and paths")
-    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if a failure was found")
+    parser.add_argument(
+        "--exit-code",
+        action="store_true",
+        help="status 1 if the job is failed, hanging, cancelled or unknown",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     now = _now(args.now)
     job = load_record(args.accounting) if args.accounting else NO_JOB
     outputs = Path(args.outputs) if args.outputs else None
-    engine = Engine.load()
+    engine = Engine.load(least_silence_s=load_settings().stall_after_s)
     failed = False
     shown = 0
     problems: list[TriageError] = []
@@ -58,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
             print_view(report, args)
             shown += 1
             failed = failed or report.diagnosis.status in FAILURES
+            _note_if_young(report)
             if args.write:
                 for path in write_beside(report):
                     print(f"wrote {path}", file=sys.stderr)
@@ -70,6 +82,18 @@ def run(args: argparse.Namespace) -> int:
     if problems:
         return PartialResultError.exit_status if shown else problems[0].exit_status
     return 1 if failed and args.exit_code else 0
+
+
+def _note_if_young(report: Report) -> None:
+    """Without accounting nobody knows whether the job still runs."""
+    if report.diagnosis.status != "unknown" or report.job.state is not None or report.files.primary is None:
+        return
+    path = report.files.primary.path
+    with contextlib.suppress(OSError):
+        age_s = time.time() - Path(path).stat().st_mtime
+        if 0.0 <= age_s < _YOUNG_S:
+            hint = f"if the job still runs, see slurm-triage watch --log {shlex.quote(path)}"
+            print(f"slurm-triage: the log was written to {age_s:.0f} s ago; {hint}", file=sys.stderr)
 
 
 def _targets(targets: Sequence[str], outputs: Path | None, job: Job, problems: list[TriageError]) -> Iterator[JobFiles]:

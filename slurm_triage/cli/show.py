@@ -41,7 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--markdown", action="store_true", help="print TRIAGE.md")
     output.add_argument("--html", action="store_true", help="print a self-contained page")
     parser.add_argument("--share", action="store_true", help="replace user, host names, addresses and paths")
-    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if a failure was found")
+    parser.add_argument(
+        "--exit-code",
+        action="store_true",
+        help="status 1 if the job is failed, hanging, cancelled or unknown",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

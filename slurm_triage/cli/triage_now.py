@@ -38,7 +38,7 @@ def triage_now(job_id: str, attempt: int | None = None, clusters: Sequence[str] 
         unreachable = error
     if clusters and not found:
         raise NotFoundError(f"neither ledger nor accounting knows a job {job_id} of {', '.join(clusters)}")
-    engine = Engine.load()
+    engine = Engine.load(least_silence_s=load_settings().stall_after_s)
     if not found:
         try:
             return [with_ledger(triage_path(job_id, engine=engine), engine)]

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--interval and --limit need seconds above 0")
     if args.log is not None and len(args.jobs) > 1:
         raise UsageError("--log goes with one job")
-    engine = Engine.load()
+    engine = Engine.load(least_silence_s=load_settings().stall_after_s)
     accounting: Accounting | None = None
     if args.log is None:
         settings = load_settings()

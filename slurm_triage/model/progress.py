@@ -10,6 +10,11 @@ Pattern = Literal["constant", "phased", "gradual", "periodic", "one-time"]
 SilenceBasis = Literal["clock", "arithmetic"]
 
 
+#: A job is silent for minutes right after step kP while a checkpoint is written; ten minutes is what the launcher's own
+#: sweep scripts wait for output. Sites may want less (``stall_after_s``).
+MIN_SILENCE_S = 600.0
+
+
 @dataclass(frozen=True, slots=True)
 class RankProgress:
     rank: int | None
@@ -54,6 +59,8 @@ class Progress:
     """``clock``: measured. ``arithmetic``: a lower bound, wall time minus the setup allowance minus the steps."""
     longest_step_s: float | None = None
     """The slowest step after this run's first (whose time holds the compilation)."""
+    least_silence_s: float = MIN_SILENCE_S
+    """Shorter silence after a step is no stall, however fast the steps are."""
 
 
 @dataclass(frozen=True, slots=True)

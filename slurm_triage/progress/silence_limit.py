@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from slurm_triage.model.progress import Progress
 
-#: A job is silent for minutes right after step kP while a checkpoint is written, so the limit grows with the steps; ten
-#: minutes is what the launcher's own sweep scripts wait for output.
-MIN_SILENCE_S = 600.0
+#: A job is silent for minutes right after step kP while a checkpoint is written, so the limit grows with the steps.
 _STEP_TIMES = 10.0
 _LONGEST_STEPS = 2.0
 
 
 def silence_limit_s(progress: Progress) -> float:
     """Seconds after the last completed step from which on silence is a stall: the most of ten step times, twice the
-    longest step seen (a save is booked in step kP+1) and ten minutes."""
+    longest step seen (a save is booked in step kP+1) and what counts at least (ten minutes)."""
     return max(
-        MIN_SILENCE_S,
+        progress.least_silence_s,
         _STEP_TIMES * (progress.step_time_s or 0.0),
         _LONGEST_STEPS * (progress.longest_step_s or 0.0),
     )

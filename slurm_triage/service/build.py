@@ -83,9 +83,9 @@ def uids(names: Iterable[str]) -> frozenset[int]:
     return frozenset(found)
 
 
-def preload() -> Engine:
+def preload(settings: Settings) -> Engine:
     """Rules, modules and templates in memory before the first fork, and left alone by the garbage collector."""
-    engine = Engine.load()
+    engine = Engine.load(least_silence_s=settings.stall_after_s)
     rehearse(engine)
     gc.collect()
     gc.freeze()
@@ -127,7 +127,7 @@ def worker(settings: Settings, accounting: Accounting | None = None, engine: Eng
         done, memory = Done(), Memory(switches=leaf_switches)
         memory.load(_past(settings.ledger, safe(cluster), done))
         # Last, so that the garbage collector leaves alone everything that children share.
-        rules = engine if engine is not None else preload()
+        rules = engine if engine is not None else preload(settings)
         pool = Pool(
             lambda task: report_on(task, rules, memory),
             size=settings.children,

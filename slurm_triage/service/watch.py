@@ -7,14 +7,14 @@ else the job prints (Ray's buffered output, topology messages) is no progress, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_triage.diagnosis.completion import read_end
 from slurm_triage.diagnosis.stall import MIN_INIT_SILENCE_S, phase_of
 from slurm_triage.model.duration import human
 from slurm_triage.model.files import NO_FILES
 from slurm_triage.model.job import NO_JOB, Job
-from slurm_triage.model.progress import Progress
+from slurm_triage.model.progress import MIN_SILENCE_S, Progress
 from slurm_triage.progress.project import project
 from slurm_triage.progress.silence_limit import silence_limit_s
 from slurm_triage.service.follow import Follower
@@ -55,10 +55,17 @@ class Look:
         return f"{job_id} {self.status}: {where}, {last}"
 
 
-def look(follower: Follower, job: Job, kinds: Mapping[str, str], now: float, limit_s: float | None = None) -> Look:
+def look(
+    follower: Follower,
+    job: Job,
+    kinds: Mapping[str, str],
+    now: float,
+    limit_s: float | None = None,
+    least_silence_s: float = MIN_SILENCE_S,
+) -> Look:
     """The verdict at this moment. ``limit_s`` replaces the limit of the phase."""
     attempt = follower.attempt()
-    progress = project(attempt, NO_FILES, job, now, fact_kind=kinds)
+    progress = replace(project(attempt, NO_FILES, job, now, fact_kind=kinds), least_silence_s=least_silence_s)
     phase, after = phase_of(attempt, progress, kinds)
     normal = silence_limit_s(progress)
     if phase in LONG_PHASES:

@@ -61,7 +61,8 @@ def _look(follower: Follower, task: Task, engine: Engine, settings: Settings, no
         follower.poll(now)
     except NotFoundError:
         return None
-    return look(follower, task.job, engine.ruleset.fact_kinds, now, settings.watch_limit_s or None)
+    kinds, limit_s = engine.ruleset.fact_kinds, settings.watch_limit_s or None
+    return look(follower, task.job, kinds, now, limit_s, engine.least_silence_s)
 
 
 def _stall(seen: Look) -> Stall | None:

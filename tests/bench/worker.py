@@ -152,7 +152,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dir", type=Path, help="where the users' directories lie")
     args = parser.parse_args()
-    engine = build.preload()
+    engine = build.preload(Settings())
     ways = ("floor", "one child per job", "worker")
     runs: dict[str, list[Spent]] = {way: [] for way in ways}
     base = Path(tempfile.mkdtemp(prefix="slurm-triage-bench-", dir=args.dir))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import os
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import run
+from tests.cli.command import environment, run
 from tests.cli.test_bad_input import BAD, GOOD
 from tests.locate.tree import Outputs
 from tests.pitfalls.logs import header, step, steps, summary
@@ -252,3 +253,33 @@ def test_absurd_numbers(form: str, tmp_path: Path) -> None:
         (tmp_path / f"{number}-JAX-n.log").write_text(text + steps(range(3)) + summary(1, "x", wall=wall))
     result = run("log", tmp_path, form)
     assert (result.code, result.err) == (0, "")
+
+
+def test_a_log_that_may_go_on_is_said_to(tmp_path: Path) -> None:
+    log = tmp_path / "job.out"
+    log.write_text("".join(f"completed step: {n}, seconds: 1.0, loss: 2.0\n" for n in range(5)))
+    result = run("log", log)
+    assert result.out.startswith("UNKNOWN")
+    assert result.err.endswith(f"if the job still runs, see slurm-triage watch --log {log}\n")
+    os.utime(log, (time.time() - 600,) * 2)
+    assert run("log", log).err == ""
+
+
+def test_how_long_a_hang_is_may_be_said(tmp_path: Path) -> None:
+    """By default ten minutes. The job of this log was cancelled 100 s after its last step."""
+    log = tmp_path / "slurm-7.out"
+    log.write_text(
+        "".join(f"2026-11-30T10:00:{n:02d}Z completed step: {n}, seconds: 1.0, loss: 2.0\n" for n in range(40))
+        + "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-30T10:02:19 ***\n"
+    )
+    assert verdict(log) == ("cancelled", "cancelled")
+    found = run("log", log, "--json", env=environment(SLURM_TRIAGE_STALL_AFTER_S="60"))
+    assert json.loads(found.out)["primary"]["class"] == "hang"
+
+
+def test_explain_knows_a_job_by_its_id(outputs: Outputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also without accounting, by what lies around here."""
+    log = outputs.job("7-JAX-a")[0]
+    log.write_text(BAD)
+    monkeypatch.chdir(outputs.path)
+    assert run("explain", "7").out == run("explain", log).out

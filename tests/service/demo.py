@@ -80,10 +80,11 @@ def _play(site: Site, keep: bool) -> int:
     told = site.install("--edit-slurm-conf").stdout.splitlines(keepends=True)
     print(textwrap.indent("".join(line for line in told if not line.startswith(("directory ", "file "))), "    "))
     say("restarting slurmctld and reconfiguring, as it says, and starting the worker")
+    print("    (here three seconds without a step are a hang, not ten minutes as usual: stall_after_s)")
     cluster.ctld_restart()
     cluster.scontrol("reconfigure")
     cluster.wait_for("all nodes idle", cluster.all_idle, 30.0)
-    site.start_worker(settle_s="1")
+    site.start_worker(settle_s="1", stall_after_s="3")
     directory = site.outputs(user, f"demo-{int(time.time())}")
     say(f"submitting six jobs as user {user}; each prints what a training launcher prints")
     ids = {name: site.submit(job, user, directory) for name, job in JOBS.items()}
@@ -95,12 +96,13 @@ def _play(site: Site, keep: bool) -> int:
             time.sleep(6.0)
             say(f"scancel {job_id}: that is the one that stands still")
             cluster.scancel(job_id)
-    say("waiting for the reports; nobody asks for them, the hooks and the worker make them")
+    say("waiting for the reports; nobody asks for them, the worker makes them")
     found = site.wait_for_reports(*ids.values(), timeout_s=120.0)
     wrong = 0
     for name, job_id in ids.items():
         record = found[job_id]
-        ok = record["status"] in JOBS[name].statuses and record.get("class") in JOBS[name].classes
+        classes = ("hang",) if name == "hang" else JOBS[name].classes
+        ok = record["status"] in JOBS[name].statuses and record.get("class") in classes
         wrong += not ok
         verdict = ": ".join(dict.fromkeys(str(record[key]) for key in ("status", "class") if record.get(key)))
         print(f"    job {job_id}: {verdict}{'' if ok else '   (WRONG)'}")
@@ -110,7 +112,7 @@ def _play(site: Site, keep: bool) -> int:
     say(f"the whole report of job {ids['exception']}, as its user sees it: slurm-triage {ids['exception']}")
     print(textwrap.indent(site.command("show", ids["exception"], user=user).stdout, "    "))
     say("what sacct shows, because the worker has written AdminComment for the jobs that failed")
-    print(textwrap.indent(cluster.sacct("-X", "-o", "jobid%-6,state%-12,exitcode%-8,admincomment%-200"), "    "))
+    print(textwrap.indent(cluster.sacct("-X", "-o", "jobid%-6,state%-12,exitcode%-8,admincomment%-110"), "    "))
     drained = cluster.drained()
     say(f"nodes that Slurm has drained meanwhile: {drained or 'none'}")
     if keep:

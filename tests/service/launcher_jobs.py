@@ -106,7 +106,12 @@ leave 1""",
 [ "$rank" = 0 ] || { sleep 60 & wait $!; leave 0; }
 echo "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 42405855232 bytes." >&2
 leave 1""",
-    "hang": "for s in $(seq 0 6); do step $s; done; sleep 600 & wait $!",
+    # With the clock of absl's logging before each line, so that the silence can be measured.
+    "hang": r"""for s in $(seq 0 6); do
+    printf '%s' "$(date -u '+I%m%d %H:%M:%S.000000 140 max_logging.py:49] ')"
+    step $s
+done
+sleep 600 & wait $!""",
     "soft-success": """for s in $(seq 0 14); do step $s; done
 [ "$rank" = 1 ] && leave 1
 sleep 60 & wait $!; leave 0""",
