@@ -98,7 +98,7 @@ do_install() {
     ! block_of "$slurm_conf" | grep -q '^Epilog=' || add_epilog=yes
     choose_way
     case $hooks in
-        script) plan_hooks ;;
+        script) plan_hooks ;; # may find that all places are taken: none
         log) plan_completion_log ;;
         no) plan_no_hooks ;;
     esac
@@ -109,6 +109,7 @@ do_install() {
     else
         begin_changes
         made "uses $slurm_conf"
+        for place in "prefix=$prefix" "libexec=$libexec" "spool=$spool" "var=$var"; do made "at $place"; done
     fi
     make_dir "$etc" 0755
     [ "$dry" = yes ] || begin_manifest
@@ -153,12 +154,15 @@ install_files() {
     else
         printf '# Settings of the slurm-triage hooks.\nspool=%s\nguard=%s\n' "$spool" "$(guard)" | put "$etc/hook.conf" 0644
     fi
+    reads_log='reads it'
     if [ -e "$etc/config.toml" ]; then
         say "kept $etc/config.toml"
-        [ "$hooks" != no ] || grep -q '^reconcile_s *=' "$etc/config.toml" ||
+        case $hooks in no | none) false ;; esac || grep -q '^reconcile_s *=' "$etc/config.toml" ||
             say "WARNING: without hooks reports come every ten minutes; set reconcile_s and reconcile_lag_s in $etc/config.toml"
-        [ "$hooks" != log ] || grep -qx "completion_log = \"$completion_log\"" "$etc/config.toml" ||
+        if [ "$hooks" = log ] && ! grep -qx "completion_log = \"$completion_log\"" "$etc/config.toml"; then
             say "WARNING: $etc/config.toml does not say completion_log = \"$completion_log\"; reports come every ten minutes"
+            reads_log='does not read it: see the warning above'
+        fi
     else
         printf '# Settings of slurm-triage. All of them: slurm-triage config show --origin\ncluster = "%s"\nspool = "%s"\nledger = "%s"\nstate = "%s"\ntrusted_users = ["root", "%s"]\n' \
             "$cluster" "$spool" "$var/ledger" "$var/state" "$slurm_user" | with_pace | put "$etc/config.toml" 0644
@@ -170,7 +174,7 @@ with_pace() {
     cat
     case $hooks in
         log) printf 'completion_log = "%s"\n' "$completion_log" ;;
-        no) printf 'reconcile_s = 15\nreconcile_lag_s = 5\n' ;;
+        no | none) printf 'reconcile_s = 15\nreconcile_lag_s = 5\n' ;;
     esac
 }
 
@@ -239,7 +243,7 @@ is_line_of() {
 }
 
 install_units() {
-    worker_note="start the worker under your own supervisor:  $bin/slurm-triage worker"
+    worker_note="start the worker under your own supervisor:  chrt --idle 0 $bin/slurm-triage worker"
     [ "$systemd" = yes ] && [ -d /run/systemd/system ] || return 0
     [ "$dry" = yes ] || note units "$units"
     for unit in "$here"/systemd/*; do
@@ -279,14 +283,35 @@ try_out() {
         rm -f "$event"
     done
     [ "$found" = yes ] || die "the hook wrote no event into $spool as $slurm_user; check the directory's owner and mode"
+    [ "$completion_log" != "$own_completion_log" ] || try_log
+}
+
+# slurmctld does not start where it cannot write its log of ended jobs, so that is tried before slurm.conf names it.
+try_log() {
+    [ -e "$completion_log" ] || note new "$completion_log"
+    # shellcheck disable=SC2016 # for the inner shell
+    setpriv --reuid="$slurm_user" --regid="$(id -g "$slurm_user")" --init-groups sh -c ': >>"$1"' sh "$completion_log" ||
+        die "$slurm_user cannot write $completion_log; check owner and mode of the directories (namei -l), or use --jobcomp-script"
+    # Its unit may show slurmctld another file system (ProtectSystem=).
+    for process in /proc/[0-9]*; do
+        { read -r name <"$process/comm"; } 2>/dev/null && [ "$name" = slurmctld ] || continue
+        its_conf=$(tr '\000' '\n' <"$process/environ" | sed -n 's/^SLURM_CONF=//p')
+        [ "${its_conf:-$slurm_conf}" = "$slurm_conf" ] && cmp -s "$process/root$slurm_conf" "$slurm_conf" || continue
+        true >>"$process/root$completion_log" ||
+            die "slurmctld (process ${process#/proc/}) cannot write $completion_log; see its unit (systemctl cat slurmctld), or use --jobcomp-script"
+    done
 }
 
 report_install() {
     say ''
     if [ "$dry" = no ]; then say "installed."; else say "dry run: nothing was changed."; fi
     case $hooks in
-        log) say "  slurmctld writes a line about each ended job into $completion_log, and the worker reads it" ;;
-        script) say "  slurmctld starts a script in $libexec for each ended job" ;;
+        log) say "  slurmctld writes a line about each ended job into $completion_log, and the worker $reads_log"
+            [ "$completion_log" != "$own_completion_log" ] ||
+                say "  (slurmctld ends at a start or a reconfigure where it cannot write it: --uninstall before you move or remove $var)" ;;
+        script) say "  slurmctld starts a script in $libexec for each ended job ($why)" ;;
+        none) say "  nothing that slurmctld starts is ours (you have scripts of your own in all places, see below):
+  accounting is asked every 15 s which jobs have ended" ;;
         no) say "  accounting is asked every 15 s which jobs have ended" ;;
     esac
     say "  $accounting_note"
@@ -294,13 +319,15 @@ report_install() {
     [ -z "$spank_note" ] || say "  $spank_note"
     [ -z "$todo" ] || say "by hand, if you want it:$todo"
     [ -z "$by_hand" ] || say "${by_hand#?}"
-    [ -z "$epilog" ] && [ "$add_epilog" = no ] || [ -z "$epilog_dir" ] || say "for node events copy $epilog_dir/50-slurm-triage, $libexec and $etc/hook.conf to the compute nodes"
+    [ -z "$epilog" ] && [ "$add_epilog" = no ] || [ -z "$epilog_dir" ] || say "for node events copy $epilog_dir/50-slurm-triage, $libexec and $etc/hook.conf to the compute nodes;
+  they and the worker must share the directory that hook.conf calls spool"
     [ "$spank" = no ] || say "for sbatch --triage, submit hosts need $libexec/slurm_triage.so and the line in $plugstack, too"
     case $needs in
-        restart) say "then: restart slurmctld (it reads its hooks only when it starts), and scontrol reconfigure for the nodes" ;;
+        restart) say "then: restart slurmctld (it reads these lines only when it starts), then scontrol reconfigure, so that all daemons
+  have read the same slurm.conf" ;;
         reconfigure) say "then: scontrol reconfigure" ;;
         nothing-new) say "slurm.conf is as before: Slurm needs nothing." ;;
-        *) say "Slurm needs neither a restart nor a reconfigure: epilog.d is read for every job." ;;
+        *) say "Slurm needs neither a restart nor a reconfigure." ;;
     esac
 }
 

@@ -3,7 +3,8 @@
 #
 # The journal has one line per change, written before the change is made: undoing what was not done yet does no harm.
 # The manifest lists, for --uninstall, what an installation has made: "file PATH", "dir PATH", "tree PATH" (a directory
-# with all that is in it), "conf PATH" (a file with our block of lines in it), "backup PATH" (what that was before).
+# with all that is in it), "conf PATH" (a file with our block of lines in it), "backup PATH" (what that was before); and
+# "at NAME=PATH", where an option says that something is.
 
 work='' journal='' recording=no
 

@@ -16,7 +16,13 @@ install_program() {
         [ "$dry" = yes ] || install_venv
     fi
     make_dir "$bin" 0755
-    printf '#!/bin/sh\n# slurm-triage (install.sh)\nexec %s "$@"\n' "$command" | put "$bin/slurm-triage" 0755
+    {
+        printf '#!/bin/sh\n# slurm-triage (install.sh)\n'
+        # Where it looks by itself needs no word.
+        [ "$etc" = /etc/slurm-triage ] ||
+            printf 'export SLURM_TRIAGE_CONFIG="${SLURM_TRIAGE_CONFIG-%s}"\n' "$etc/config.toml"
+        printf 'exec %s "$@"\n' "$command"
+    } | put "$bin/slurm-triage" 0755
 }
 
 install_venv() {

@@ -8,7 +8,7 @@ find_slurm() {
         [ -n "$candidate" ] && [ -r "$candidate" ] && { slurm_conf=$candidate; break; }
     done
     [ -r "${slurm_conf:-/nonexistent}" ] || die "no slurm.conf found; name it with --slurm-conf FILE"
-    version=$({ sacct --version || scontrol --version || slurmctld -V; } 2>/dev/null | awk '{ print $2; exit }') || true
+    find_version
     [ -n "${version:-}" ] || die "none of Slurm's commands (sacct, scontrol, slurmctld) is here; install the Slurm client"
     program=$(command -v sacct || command -v scontrol || command -v slurmctld)
     program=$(readlink -f "$program")
@@ -19,6 +19,10 @@ find_slurm() {
     cluster=$(setting ClusterName)
     [ -n "$cluster" ] || die "$slurm_conf names no ClusterName; is it the right file?"
     id "$slurm_user" >/dev/null 2>&1 || die "SlurmUser $slurm_user does not exist on this host; create it, or install on the controller"
+}
+
+find_version() {
+    version=$({ sacct --version || scontrol --version || slurmctld -V; } 2>/dev/null | awk '{ print $2; exit }') || true
 }
 
 # Sets $conf: slurm.conf with the files that it includes, without the part that an earlier installation added and without
@@ -54,6 +58,7 @@ settings() {
         index($0, "=") && tolower($0) ~ "^[ \t]*" tolower(name) "[ \t]*=" {
             sub(/^[^=]*=/, "")
             gsub(/^[ \t]+|[ \t]+$/, "")
+            if ($0 ~ /^".*"$/) $0 = substr($0, 2, length($0) - 2)
             value = $0
             if (!last) print
         }
@@ -64,35 +69,103 @@ settings() {
 # can be measured; a script that it starts for each costs it 13 ms of processor time (22.05; docs/operations.md). The
 # line needs accounting beside it, since a job's name may forge one, and that this host can read the file.
 choose_way() {
-    asked=$hooks
-    [ "$hooks" = auto ] || return 0
-    hooks=script
-    # What was chosen once stays.
-    [ "$spank" = no ] && ! has_controller_hooks || return 0
-    case $(setting AccountingStorageType) in accounting_storage/slurmdbd | slurmdbd) ;; *) return 0 ;; esac
-    runs_slurmctld || return 0
-    ! log_problem >/dev/null || hooks=log
+    asked=$hooks why=''
+    if [ "$hooks" != auto ]; then
+        why='as you have asked for'
+        return 0
+    fi
+    hooks=script why='as before'
+    ! has_controller_hooks || return 0
+    if [ "$spank" = yes ]; then
+        why='--spank needs it'
+        return 0
+    fi
+    if [ -e "$etc/config.toml" ]; then
+        # What was chosen once stays: the worker's settings do.
+        if grep -q '^completion_log *= *"/' "$etc/config.toml"; then
+            ! log_problem >/dev/null || hooks=log
+            has_node_epilog || asked=log
+        elif is_without_hooks; then
+            hooks=no
+        fi
+        return 0
+    fi
+    if ! uses_slurmdbd; then
+        why='accounting does not go through slurmdbd'
+    elif ! runs_slurmctld; then
+        why='this host is not the only one that runs slurmctld'
+    elif why=$(log_problem); then
+        hooks=log why='nothing is started for it'
+    else
+        why=${why%%,*}
+    fi
 }
+
+uses_slurmdbd() { case $(setting AccountingStorageType) in accounting_storage/slurmdbd | slurmdbd) ;; *) return 1 ;; esac; }
 
 # Of an earlier installation, or put there by hand.
 has_controller_hooks() {
-    { block_of "$slurm_conf"; printf '%s\n' "$conf"; } |
-        grep -qiE "^[[:space:]]*(EpilogSlurmctld|PrologSlurmctld|JobCompLoc)[[:space:]]*=[[:space:]]*$libexec/"
+    { block_of "$slurm_conf"; printf '%s\n' "$conf"; } | awk -v ours="$libexec/" '
+        {
+            gsub(/[ \t"]/, "")
+            key = tolower(substr($0, 1, index($0, "=") - 1))
+            if (key !~ /^(epilogslurmctld|prologslurmctld|jobcomploc)$/) next
+            if (index(substr($0, length(key) + 2), ours) == 1) found = 1
+        }
+        END { exit !found }'
+}
+
+# Installed on this host earlier.
+has_node_epilog() { grep -qs '^file .*/50-slurm-triage$' "$manifest"; }
+
+# An earlier --no-hooks
+is_without_hooks() {
+    [ "$add_epilog" = no ] && [ -z "$(block_of "$slurm_conf")" ] && ! has_node_epilog &&
+        grep -qx 'reconcile_s = 15' "$etc/config.toml" && grep -qx 'reconcile_lag_s = 5' "$etc/config.toml"
 }
 
 # This host, and no second one that would write a log of its own.
 runs_slurmctld() {
-    controllers=$(settings SlurmctldHost; settings ControlMachine; settings BackupController)
+    controllers=$(controllers)
     read -r self </proc/sys/kernel/hostname
-    case ${controllers%%(*} in "$self" | "${self%%.*}" | "${self%%.*}".* | localhost) ;; *) return 1 ;; esac
+    case ${controllers%%(*} in "$self" | "${self%%.*}" | "$self".* | localhost) ;; *) return 1 ;; esac
     [ "$(printf '%s\n' "$controllers" | grep -c .)" = 1 ]
+}
+
+controllers() { settings SlurmctldHost; settings ControlMachine; settings BackupController; }
+
+# Before 23.11 a reconfigure leaves slurmctld the JobComp plugin that it has, and gives it the new JobCompLoc.
+keeps_plugin() { printf '%s' "$version" | awk -F. '{ exit $1 * 100 + $2 >= 2311 }'; }
+
+# slurmctld has our log open. It opens it again at each reconfigure, and ends where it cannot ("fatal: open", measured
+# with 22.05 and 26.05).
+writes_our_log() {
+    folder=$(readlink -f "${own_completion_log%/*}") || return 1
+    for process in /proc/[0-9]*; do
+        { read -r name <"$process/comm"; } 2>/dev/null && [ "$name" = slurmctld ] || continue
+        for descriptor in "$process"/fd/*; do
+            case $(readlink "$descriptor") in "$folder"/*) return 0 ;; esac
+        done
+    done
+    return 1
 }
 
 # Which of Slurm's hooks are used, and what has to be said about it.
 plan_hooks() {
     epilog_dir='' lines='' needs=nothing todo='' completion_log=''
+    if keeps_plugin && writes_our_log; then
+        die "slurmctld writes $own_completion_log, and a reconfigure with another JobCompLoc would end it; run --uninstall, restart slurmctld, then this again"
+    fi
     plan_epilog
     plan_jobcomp
+    if ! printf '%s\n' "$lines" | grep -qF "=$libexec/" && ! has_controller_hooks; then
+        # The site has scripts of its own in all places. Until ours are called from them, accounting is asked.
+        hooks=none
+    elif ! runs_slurmctld; then
+        todo="$todo
+  slurmctld runs on $(controllers | tr '\n' ' '): before slurm.conf names them, copy $libexec and $etc/hook.conf
+  there, and let spool in hook.conf be a directory that it shares with this host (--spool), or use --no-hooks."
+    fi
     plugstack=$(setting PlugStackConfig)
     plugstack=${plugstack:-${slurm_conf%/*}/plugstack.conf}
 }
@@ -146,6 +219,7 @@ plan_jobcomp() {
 
 # Slurm is left as it is.
 plan_no_hooks() {
+    [ -n "$(setting AccountingStorageType)" ] || die "there is no AccountingStorageType in $slurm_conf, so nobody can be asked which jobs have ended; use hooks"
     epilog='' epilog_dir='' lines='' needs=nothing-new todo='' plugstack='' completion_log=''
     [ -z "$(block_of "$slurm_conf")" ] && [ "$spank" = no ] ||
         die "there are hooks of an earlier installation; run --uninstall first, then --no-hooks again"
@@ -158,7 +232,9 @@ plan_completion_log() {
         die "there are hooks of an earlier installation; run --uninstall first, then --completion-log again"
     fi
     # Who asks for this way alone has the nodes left as they are.
-    [ "$asked$add_epilog" = logno ] || plan_epilog
+    { [ "$asked$add_epilog" = logno ] && ! has_node_epilog; } || plan_epilog
+    uses_slurmdbd || todo="$todo
+  Accounting does not go through slurmdbd: nobody can tell what the jobs were whose ends the lines report."
     problem=$(log_problem) || die "$problem"
     case $(setting JobCompType) in
         jobcomp/filetxt | filetxt)
@@ -169,6 +245,10 @@ plan_completion_log() {
             fi ;;
     esac
     completion_log=$own_completion_log
+    [ -z "$(controllers)" ] || runs_slurmctld ||
+        todo="$todo
+  Not only this host is a controller ($(controllers | tr '\n' ' ')): make ${own_completion_log%/*} on each,
+  writable for $slurm_user; where it cannot write there, slurmctld does not start. The worker must read that file."
     add_line "JobCompType=jobcomp/filetxt" restart
     add_line "JobCompLoc=$own_completion_log" restart
 }
@@ -191,7 +271,11 @@ log_problem() {
     esac
     case $(site_log) in
         *[!A-Za-z0-9._/+@-]*) echo "JobCompLoc: only letters, digits and ._/+@- may be in the path $(site_log)" ;;
-        /*) return 0 ;;
+        /*)
+            # The worker follows no links, and Slurm appends to whatever is there.
+            [ -e "$(site_log)" ] || [ -L "$(site_log)" ] || return 0
+            [ ! -f "$(site_log)" ] || [ -L "$(site_log)" ] || return 0
+            echo "JobCompLoc $(site_log) is a link, or no file; name the file itself" ;;
         *) echo "JobCompLoc $(site_log) is no absolute path" ;;
     esac
     return 1
@@ -219,7 +303,7 @@ plan_hook() {
 add_line() {
     lines="$lines${lines:+
 }$1"
-    if [ "$2" = restart ] && printf '%s' "$version" | awk -F. '{ exit $1 * 100 + $2 >= 2311 }'; then
+    if [ "$2" = restart ] && keeps_plugin; then
         needs=restart
     elif [ "$needs" = nothing ]; then
         needs=reconfigure

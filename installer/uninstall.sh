@@ -2,21 +2,45 @@
 # Taking away what was installed, all but configuration, spool and ledger. Sourced by install.sh.
 #
 # Slurm drains every node on which Epilog=DIR/* matches no file, so an empty script stays in a directory that would be
-# left empty, until neither slurm.conf nor slurmctld name that directory any more.
+# left empty, until neither slurm.conf nor slurmctld name that directory any more. In the same way JobCompLoc and our log
+# stay until a slurmctld that writes it has been restarted, where it keeps its plugin until then: at a reconfigure it
+# would open Slurm's own place, may not, and end (measured with 22.05).
 
 do_uninstall() {
     [ "$(id -u)" = 0 ] || [ "$dry" = yes ] || die "must be run as root (or use --dry-run)"
-    [ "$purge" = yes ] || grep -qs -e '^file ' -e '^tree ' -e '^conf ' "$manifest" ||
+    if [ "$purge" = yes ]; then [ -e "$manifest" ]; else grep -qs -e '^file ' -e '^tree ' -e '^conf ' "$manifest"; fi ||
         { say "nothing is installed ($manifest names nothing)"; exit 0; }
+    use_places
     [ "$dry" = no ] || say "dry run: what would be done"
     find_conf
     check_conf_by_hand
+    find_version
+    log_stays=no
+    if keeps_plugin && writes_our_log; then
+        log_stays=yes
+        { [ -n "$slurm_conf" ] && block_of "$slurm_conf" | grep -qxF "JobCompLoc=$own_completion_log"; } ||
+            die "slurmctld still writes $own_completion_log; restart it (no reconfigure before that: it would end), then run this again; nothing was changed"
+    fi
     stop_units
     remove_blocks
     remove_hooks
     remove_rest
     [ "$dry" = no ] || { say "dry run: nothing was changed."; return; }
     report_uninstall
+}
+
+# Where this installation is, whatever is the default or what another one uses.
+use_places() {
+    for place in $(of_manifest at); do
+        path=${place#*=}
+        case $place in
+            prefix=*) prefix=$path ;;
+            libexec=*) libexec=$path ;;
+            spool=*) spool=$path ;;
+            var=*) var=$path ;;
+        esac
+    done
+    own_completion_log=$var/completed/jobs.log
 }
 
 # What does not work out is told at the end.
@@ -51,23 +75,26 @@ stop_units() {
 
 remove_blocks() {
     unblocked=''
-    for conf in $(of_manifest conf); do
-        grep -qsF "$block_begin" "$conf" || continue
-        say "removing our lines from $conf"
+    for edited in $(of_manifest conf); do
+        grep -qsF "$block_begin" "$edited" || continue
+        say "removing our lines from $edited"
         unblocked=yes
         [ "$dry" = no ] || continue
-        cp -a "$conf" "$conf.$$"
-        without_block "$conf" >"$conf.$$"
-        mv -f "$conf.$$" "$conf"
+        cp -a "$edited" "$edited.$$"
+        without_block "$edited" >"$edited.$$"
+        if [ "$log_stays" = yes ] && block_of "$edited" | grep -qxF "JobCompLoc=$own_completion_log"; then
+            printf '%s\n%s\n%s\n' "$block_begin" "JobCompLoc=$own_completion_log" "$block_end" >>"$edited.$$"
+        fi
+        mv -f "$edited.$$" "$edited"
         # It was made by us if it has no backup.
-        [ -s "$conf" ] || [ -e "$conf.before-slurm-triage" ] || rm -f "$conf"
+        [ -s "$edited" ] || [ -e "$edited.before-slurm-triage" ] || rm -f "$edited"
     done
     for backup in $(of_manifest backup); do
-        conf=${backup%.before-slurm-triage}
-        if [ "$dry" = yes ] || cmp -s "$backup" "$conf"; then
+        edited=${backup%.before-slurm-triage}
+        if [ "$dry" = yes ] || cmp -s "$backup" "$edited"; then
             remove "$backup"
         else
-            say "kept $backup, which differs from $conf"
+            say "kept $backup, which differs from $edited"
         fi
     done
 }
@@ -117,7 +144,8 @@ remove_rest() {
     done
     [ "$units_were" = no ] || run systemctl daemon-reload
     if [ "$purge" = yes ]; then
-        run rm -rf "$spool/new" "$spool/tmp" "$spool/bad" "$var/completed" "$var/ledger" "$var/state" "$etc/config.toml" "$etc/hook.conf"
+        [ "$log_stays" = yes ] || run rm -rf "$var/completed"
+        run rm -rf "$spool/new" "$spool/tmp" "$spool/bad" "$var/ledger" "$var/state" "$etc/config.toml" "$etc/hook.conf"
     fi
     [ "$dry" = no ] || return 0
     for dir in $(of_manifest dir | sort -r); do
@@ -138,12 +166,14 @@ what_is_left() {
 
 report_uninstall() {
     all=$(what_is_left)
-    left=$(printf '%s\n' "$all" | sed -e '/^dir /d' -e "\\|^file ${stays:-/}\$|d" -e 's/^[a-z]* //')
+    [ "$log_stays" = no ] || all="$all
+$(grep -e '^uses ' -e '^conf ' -e '^backup ' "$manifest")"
+    left=$(printf '%s\n' "$all" | sed -e '/^\(dir\|uses\|conf\|backup\) /d' -e "\\|^file ${stays:-/}\$|d" -e 's/^[a-z]* //')
     if [ -z "$all" ] || [ "$all" = "dir $etc" ]; then
         rm -f "$manifest"
         [ -z "$all" ] || rmdir "$etc" 2>/dev/null || true
     else
-        printf '%s\n' "$all" >"$manifest.$$"
+        { grep '^at ' "$manifest"; printf '%s\n' "$all"; } >"$manifest.$$"
         mv -f "$manifest.$$" "$manifest"
     fi
     say ''
@@ -153,6 +183,11 @@ report_uninstall() {
         say "uninstalled."
     fi
     [ "$purge" = yes ] || say "  kept: $etc/config.toml, $etc/hook.conf, $spool, $var (--purge removes them)"
+    if [ "$log_stays" = yes ]; then
+        say "  then: restart slurmctld, and run install.sh --uninstall again. Until then JobCompLoc stays in slurm.conf and
+  $own_completion_log where it is: without them, this slurmctld would end at a scontrol reconfigure."
+        unblocked=''
+    fi
     [ -z "$unblocked" ] || say "  then: restart slurmctld (from 23.11 on: scontrol reconfigure), and scontrol reconfigure for the nodes"
     [ -z "$stays" ] || say "  $stays is empty now and stays, because Slurm drains nodes whose
   Epilog=DIR/* matches no file. When that line is gone and Slurm reconfigured, run install.sh --uninstall again."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +21,8 @@ def record(spool: Path, job_id: str, env: Mapping[str, str], *, kind: str = "hoo
     lines = [f"slurm-triage-event={VERSION}", f"kind={kind}", f"host={host}", f"time={now}", f"SLURM_JOB_ID={job_id}"]
     lines += [f"{key}={_escape(value)}" for key, value in env.items() if value]
     text = "\n".join([*lines, "end=1", ""])
-    temporary, final = spool / TMP / name, spool / NEW / name
+    # A name that nobody can take first, where everybody may write.
+    temporary, final = spool / TMP / f"{name}.{secrets.token_hex(8)}", spool / NEW / name
     try:
         with open(temporary, "x", encoding="ascii") as file:
             file.write(text)

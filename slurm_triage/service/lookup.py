@@ -14,6 +14,9 @@ from slurm_triage.slurm.retry import Backoff
 
 #: One question takes this many ids; more would exceed what one command line holds.
 MAX_IDS = 8000
+#: No job's number is as high (MaxJobId, and the cluster in a federation). Anybody can name one in an event, and sacct
+#: 26.05 does not answer at all if it is asked about one from 0xFFFFFFFD on, nor pyslurm from 2^32 on (measured).
+END_OF_IDS = 0xFFFFFFF0
 #: A single job is asked for almost at once. The faster jobs end, the longer a question waits for more of them: no more
 #: than 36 are asked in a minute, and from 5 jobs/s on a question waits for so many, as long as more come, that 10 000
 #: jobs cost 25 at most if they end within 20 minutes (within five, if pyslurm needs a second one for exit codes).
@@ -98,7 +101,9 @@ class Lookup:
 
     def ask(self, due: Sequence[Pending]) -> dict[str, Job] | None:
         """Jobs by raw id; None if accounting cannot be asked now (and when to try again is noted)."""
-        ids = [pending.job_id for pending in due]
+        ids = [pending.job_id for pending in due if int(pending.job_id) < END_OF_IDS]
+        if not ids:
+            return {}
         since = None
         # The window is as right as the clocks of this host and of the events'; no job is given up for its sake.
         if len(ids) > FEW_IDS and not any(pending.is_last_chance(self.clock()) for pending in due):

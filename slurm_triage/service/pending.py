@@ -10,7 +10,7 @@ from slurm_triage.service.done import Done
 from slurm_triage.service.outcome import minimal_record
 from slurm_triage.service.own_messages import own_messages
 from slurm_triage.service.spool import Arrived
-from slurm_triage.service.spool_event import KernelMessage
+from slurm_triage.service.spool_event import COMPLETION_KIND, KernelMessage
 from slurm_triage.service.task import Task
 from slurm_triage.settings import Settings
 from slurm_triage.slurm import hook_env
@@ -48,6 +48,8 @@ class Pending:
     busy: set[str | None] = field(default_factory=set)
     """Keys of attempts whose reports are being made."""
     kernel_used: bool = False
+    missed: bool = False
+    """Accounting has named it among those that have ended, so it is no hearsay."""
 
     def is_last_chance(self, now: float) -> bool:
         """If accounting does not know the job by now, it never will."""
@@ -55,8 +57,14 @@ class Pending:
 
     def is_only_hearsay(self, owner: int | None) -> bool:
         """Anybody can say of a job that runs for weeks that it has ended; when it really has, the reconciler finds it.
-        What its owner says of it is kept, though: it may be the wish for no report."""
-        return bool(self.arrived) and not any(arrived.trusted or arrived.uid == owner for arrived in self.arrived)
+        What its owner says of it is kept, though: it may be the wish for no report. A line of Slurm's log is in a file
+        of the worker's, but anybody's word."""
+        if self.missed:
+            return False
+        return bool(self.arrived) and not any(
+            arrived.trusted or (arrived.uid == owner and arrived.event.kind != COMPLETION_KIND)
+            for arrived in self.arrived
+        )
 
     def kernel(self) -> dict[str, tuple[KernelMessage, ...]]:
         """Messages of the nodes' kernels, by host, from files that a node's root wrote."""
@@ -89,8 +97,11 @@ class Decision:
     why: str = ""
 
 
-def decide(pending: Pending, job: Job | None, done: Done, settings: Settings, now: float) -> Decision:
-    """What the answer of accounting means for the pending events. ``now``: monotonic seconds."""
+def decide(
+    pending: Pending, job: Job | None, done: Done, settings: Settings, now: float, *, hearsay_since: float = 0.0
+) -> Decision:
+    """What the answer of accounting means for the pending events. ``now``: monotonic seconds. ``hearsay_since``: of a
+    run that ended before (seconds since the epoch), what strangers say is no news."""
     waited = now - pending.first
     if job is None:
         if pending.is_last_chance(now):
@@ -100,7 +111,8 @@ def decide(pending: Pending, job: Job | None, done: Done, settings: Settings, no
     meant = _meant(attempts, pending.arrived)
     last_meant = max(meant)
     complete = attempts[last_meant].final
-    give_up = waited > (settings.final_wait_s if pending.is_only_hearsay(job.uid) else settings.give_up_s)
+    hearsay = pending.is_only_hearsay(job.uid)
+    give_up = waited > (settings.final_wait_s if hearsay else settings.give_up_s)
     enough = waited > settings.final_wait_s
     kernel = pending.kernel()
     tasks = []
@@ -110,6 +122,8 @@ def decide(pending: Pending, job: Job | None, done: Done, settings: Settings, no
         refined = refine(alone, pending.arrived) if index == len(attempts) - 1 else alone
         key = minimal_record(refined, now=0.0).key
         if key in pending.busy or not attempt.is_terminal:
+            continue
+        if hearsay and attempt.end is not None and attempt.end < hearsay_since:
             continue
         if attempt.final:
             wanted = not done.is_final(key) or (index in meant and _has_news(pending, attempt))

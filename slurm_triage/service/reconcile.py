@@ -60,13 +60,19 @@ class Reconciler:
         cannot be used."""
         try:
             self.state.mkdir(parents=True, exist_ok=True)
-            text = (self.state / MARK).read_text() if (self.state / MARK).exists() else ""
+            text = (self.state / MARK).read_text(errors="replace") if (self.state / MARK).exists() else ""
             with contextlib.suppress(ValueError):
                 self.mark = float(text)
             if self.mark <= 0.0:
                 self._save(wall - self.lag_s)
         except OSError as error:
             raise TriageError(f"cannot use the state directory {self.state}: {error.strerror}; check it") from error
+
+    @property
+    def asked_until(self) -> float:
+        """Up to when (seconds since the epoch) accounting has told of all ends, and these are dealt with; 0 if it is
+        not asked."""
+        return self.mark if self.every_s > 0 else 0.0
 
     def due(self, now: float, wall: float) -> Span | None:
         """What to ask accounting for, if it is time to."""

@@ -37,6 +37,14 @@ log = logging.getLogger("slurm-triage")
 MAX_UNRECORDED = 2000
 _SWEEP_S = 3600.0
 
+#: Above this many events, Slurm's log is read on later: it waits better than files in a spool.
+MAX_FILES = 20_000
+
+#: Runs that ended so long before the time up to which accounting was asked for ends have their report, or are to have
+#: none. A name with a line of Slurm's log in it must not have them reported again. So long, because a record may be
+#: late.
+HEARSAY_S = 3600.0
+
 
 @dataclass(slots=True)
 class Counts:
@@ -132,7 +140,7 @@ class Worker:
                 self._next_sweep = now + _SWEEP_S
                 self.spool.sweep()
                 self.making.queue.forget_idle(now)
-            if self.completion_log is not None:
+            if self.completion_log is not None and len(self.spool.known) < MAX_FILES:
                 self.completion_log.carry()
             arrived = self.spool.arrivals()
         except TriageError as error:
@@ -187,11 +195,12 @@ class Worker:
             self.lookup.failed(error)
             self.reconciler.failed(now)
             return True
-        missing = {
-            job.job_id: job
-            for job in jobs
-            if job.job_id is not None and job.job_id not in self._pending and self._is_missing(span.ended(job))
-        }
+        missing: dict[str, Job] = {}
+        for job in jobs:
+            if job.job_id in self._pending:
+                self._pending[job.job_id].missed = True
+            elif job.job_id is not None and self._is_missing(span.ended(job)):
+                missing[job.job_id] = job
         if missing:
             log.info("%d ended jobs were reported by no hook", len(missing))
         self.reconciler.begin(span, missing)
@@ -214,7 +223,9 @@ class Worker:
             for run in (*job.earlier, job):
                 if run.is_terminal:
                     self.done.ignore(outcome.minimal_record(run, now=0.0).key)
-            if not job.is_terminal and now - one.first <= self.settings.give_up_s:
+            hearsay = one.is_only_hearsay(job.uid)
+            give_up_s = self.settings.final_wait_s if hearsay else self.settings.give_up_s
+            if not job.is_terminal and now - one.first <= give_up_s:
                 # The wish may be told once, in the middle of the job (TaskEpilog), and must hold at its end.
                 one.try_later(now)
                 return
@@ -225,7 +236,9 @@ class Worker:
             return
         if job is not None:
             self.watching.seen(one.job_id, job)
-        decision = decide(one, job, self.done, self.settings, now)
+        decision = decide(
+            one, job, self.done, self.settings, now, hearsay_since=self.reconciler.asked_until - HEARSAY_S
+        )
         for task in decision.tasks:
             self._make(task, one)
         if not decision.settled:

@@ -324,7 +324,7 @@ def test_a_dry_run_changes_nothing(place: Place, options: tuple[str, ...]) -> No
 
 
 #: Of all the calls of commands, so many apart are made to fail; SLURM_TRIAGE_TEST_EVERY=1 tries every one.
-EVERY = int(os.environ.get("SLURM_TRIAGE_TEST_EVERY", "13"))
+EVERY = int(os.environ.get("SLURM_TRIAGE_TEST_EVERY", "7"))
 
 
 def older_version(place: Place) -> None:

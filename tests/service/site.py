@@ -180,3 +180,5 @@ def installed(cluster: Cluster, name: str, *options: str, **settings: str) -> It
         site.stop_worker()
         site.install("--uninstall", "--purge", check=False)
         cluster.reconfigure()
+        # What stays until slurmctld has been restarted.
+        site.install("--uninstall", "--purge", check=False)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_triage.errors import TriageError
-from slurm_triage.service import completion_log
+from slurm_triage.errors import PartialResultError, TriageError
+from slurm_triage.service import completion_log, event_file
 from slurm_triage.service.completion_log import MARK, CompletionLog
 from slurm_triage.service.spool import Arrived, Spool
 
@@ -242,3 +242,133 @@ def test_a_pipe_in_its_place_at_the_start(place: Place) -> None:
     place.path.unlink()
     place.write(1)
     assert place.job_ids() == [1]
+
+
+# ---- whose line is cut off, lost, or read twice ---------------------------------------------------------------------
+
+
+def test_what_slurm_writes_into_the_old_one_after_it_was_renamed(place: Place) -> None:
+    """logrotate makes the new file at once (``create``), slurmctld goes on to it when it is told."""
+    held = open(place.path, "a")  # noqa: SIM115 (slurmctld's)
+    with held:
+        held.write(LINE.format(1, "train"))
+        held.flush()
+        assert place.job_ids() == [1]
+        place.path.rename(place.path.with_suffix(".1"))
+        place.path.touch()
+        assert place.job_ids() == []
+        held.write(LINE.format(2, "train"))
+        held.flush()
+        assert place.job_ids() == [2]
+        held.write(LINE.format(3, "train"))
+    place.write(4)
+    assert place.job_ids() == [3]
+    assert place.job_ids() == [4]
+
+
+@pytest.mark.parametrize("cut", [20, 100, 390])
+def test_a_line_that_was_cut_off_does_not_hide_the_next_one(place: Place, cut: int) -> None:
+    """22.05 leaves out what is beyond 1 023 bytes, newline included; or slurmctld was killed."""
+    with open(place.path, "a") as log:
+        log.write(LINE.format(1, "train")[:cut])
+    assert place.job_ids() == []
+    place.write(2)
+    assert place.job_ids() in ([1, 2], [2])
+    place.write(3)
+    assert place.job_ids() == [3]
+
+
+def test_a_last_line_without_its_end_is_taken_when_it_does_not_go_on(place: Place) -> None:
+    place.write(1)
+    os.truncate(place.path, place.path.stat().st_size - 50)
+    assert place.job_ids() == []
+    assert place.job_ids() == [1]
+    place.write(2)
+    assert place.job_ids() == [2]
+
+
+def test_the_next_file_follows_half_a_line(place: Place) -> None:
+    place.write(1)
+    assert place.job_ids() == [1]
+    with open(place.path, "a") as log:
+        log.write("JobI")
+    place.path.rename(place.path.with_suffix(".1"))
+    place.write(2)
+    found = place.job_ids() + place.job_ids() + place.job_ids()
+    assert found == [2]
+
+
+def test_a_last_line_without_its_end_in_a_file_that_is_over(place: Place) -> None:
+    place.write(1)
+    assert place.job_ids() == [1]
+    with open(place.path, "a") as log:
+        log.write(LINE.format(2, "train")[:300])
+    place.path.rename(place.path.with_suffix(".1"))
+    place.write(3)
+    assert place.job_ids() + place.job_ids() == [2, 3]
+
+
+@pytest.mark.parametrize("by_then", ["running", "restarted"])
+def test_emptied_and_longer_than_before_when_it_is_looked_at_again(place: Place, by_then: str) -> None:
+    place.write(1, 2)
+    assert place.job_ids() == [1, 2]
+    if by_then == "restarted":
+        place.log.close()
+    os.truncate(place.path, 0)
+    place.write(3, 4, 5, 6)
+    if by_then == "restarted":
+        place.log = place.started()
+    assert place.job_ids() == [3, 4, 5, 6]
+
+
+def test_another_file_with_the_number_of_the_old_one(place: Place) -> None:
+    """The old one was compressed and removed while no worker ran, and its inode used again."""
+    place.write(1)
+    assert place.job_ids() == [1]
+    place.log.close()
+    place.write(7, 8, mode="w")
+    place.log = place.started()
+    assert place.job_ids() == [7, 8]
+
+
+def test_the_mark_of_an_earlier_version(place: Place) -> None:
+    place.write(1)
+    assert place.job_ids() == [1]
+    inode, offset, _ = (place.state / MARK).read_text().split()
+    (place.state / MARK).write_text(f"{inode} {offset}\n")
+    place.write(2)
+    place.restart()
+    assert place.job_ids() == [2]
+
+
+@pytest.mark.parametrize("mark", [b"\xff\xfe\n", b"", b"7 99999999999999999999999\n", b"x y z\n"])
+def test_a_mark_that_is_none(place: Place, mark: bytes) -> None:
+    place.write(1)
+    (place.state / MARK).write_bytes(mark)
+    place.restart()
+    assert place.job_ids() == []
+    place.write(2)
+    assert place.job_ids() == [2]
+
+
+def test_a_spool_with_room_for_some_is_given_the_others_next_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It used to be given the first ones for ever."""
+    place.write(*range(1, 31))
+    real, room = event_file.record, [0]
+
+    def record(spool: Path, job_id: str, env: dict[str, str], *, kind: str) -> Path:
+        if not room[0]:
+            raise PartialResultError("the disk is full")
+        room[0] -= 1
+        return real(spool, job_id, env, kind=kind)
+
+    monkeypatch.setattr(event_file, "record", record)
+    found = []
+    for _ in range(3):
+        room[0] = 10
+        found += place.job_ids()
+        place.reader.remove(set(place.reader.known))
+        place.restart()
+    assert found == list(range(1, 31))

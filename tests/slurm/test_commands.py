@@ -156,8 +156,8 @@ def test_a_job_the_controller_has_forgotten(make: MakeCommand) -> None:
 SQUEUE = r"""
 echo "$*" >>"$(dirname "$0")/asked"
 [ -z "$SQUEUE_PARTITION" ] || exit 1
-d=$(printf %s "$6" | sed 's/.*:256//')
-printf '%-12s%s%-20s%s%-40s%s%-12s%s%-1024s%s%-256s%s\n' \
+d=$(printf %s "$6" | sed 's/.*:1025//')
+printf '%-12s%s%-20s%s%-40s%s%-12s%s%-1024s%s%-1025s%s\n' \
     7 "$d" FAILED "$d" NonZeroExitCode "$d" 35072 "$d" "/home/a/%x-%j.out" "$d" "line
 8           a word" "$d" \
     9 "$d" OUT_OF_MEMORY "$d" OutOfMemory "$d" 125 "$d" "/$(printf '%01023d' 0)" "$d" "" "$d"
@@ -190,6 +190,20 @@ def test_what_fills_its_column_is_not_believed(make: MakeCommand) -> None:
     assert Controller().ended()["9"] == ControllerView(
         state="OUT_OF_MEMORY", reason="OutOfMemory", exit_code=0, exit_signal=125
     )
+
+
+def test_the_longest_comment_is_whole(make: MakeCommand) -> None:
+    """Slurm takes 1 024 bytes; a wish at its end was not seen when many jobs ended at once."""
+    comment = "c" * 1013 + " triage=off"
+    make("squeue", SQUEUE.replace('"line\n8           a word"', f'"{comment}"'))
+    assert Controller().ended()["7"].comment == comment
+
+
+def test_a_job_of_which_two_rows_speak_is_not_known(make: MakeCommand) -> None:
+    """The delimiter stands on squeue's command line, where a user of this host may read it just in time."""
+    forged = "9$d FAILED$d Prolog$d 0$d /etc/motd$d x"
+    make("squeue", SQUEUE.replace('"line\n8           a word"', f'"x$d\n{forged}"'))
+    assert set(Controller().ended()) == {"7"}
 
 
 def test_a_slow_answer_about_all_jobs_is_asked_for_seldom(make: MakeCommand, tmp_path: Path) -> None:
