@@ -248,7 +248,8 @@ install_units() {
     [ "$dry" = yes ] || note units "$units"
     for unit in "$here"/systemd/*; do
         sed -e "s|/usr/local/bin/slurm-triage|$bin/slurm-triage|g" -e "s|/etc/slurm-triage|$etc|g" \
-            -e "s|/var/spool/slurm-triage|$spool|g" -e "s|@SLURM_CONF@|$slurm_conf|g" "$unit" | put "$units/${unit##*/}" 0644
+            -e "s|/var/spool/slurm-triage|$spool|g" -e "s|@SLURM_CONF@|$slurm_conf|g" \
+            -e "/@COMPLETION_LOG@/{${completion_log:+s|@COMPLETION_LOG@|$completion_log|;b};d;}" "$unit" | put "$units/${unit##*/}" 0644
     done
     worker=slurm-triage-worker.service
     worker_note="the worker runs as $worker"

@@ -88,7 +88,7 @@ def _verdict(report: Report) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    where = f" rank {finding.rank}" if finding.rank is not None else ""
+    where = f" rank {finding.said_by}" if finding.said_by is not None else ""
     step = f" after step {finding.step}" if finding.step is not None else ""
     place = ""
     if finding.match is not None:

@@ -29,6 +29,8 @@ from slurm_triage.model.facts import AttemptFacts, Match, Place, StepSeries
 
 #: Signals by which a process ends itself after being told that a peer is gone.
 _ABORT = "SIGABRT"
+#: ... in the words of whoever reports how a process ended: launchers, shells, workflow engines (134 is 128 + 6).
+_ABORTED = re.compile(r"\bSIGABRT\b|\b[Aa]bort(?:ed)?\b|\bsignal 6\b|\b134\b")
 _KILLED = "SIGKILL"
 #: Signals that no message from a peer brings about: a survivor exits or aborts, it does not crash.
 _CRASHES = re.compile("SIG(?:SEGV|KILL|BUS|ILL|FPE)|crashed \\((?!terminate|abort)", re.IGNORECASE)
@@ -124,14 +126,24 @@ def _killed_late(finding: Finding, found: Sequence[Finding]) -> Finding:
 
 
 def _aborted_for_it(finding: Finding, found: Sequence[Finding]) -> Finding:
-    """An abort whose reason stands above, on a line that names no rank (the C++ runtime's last words)."""
+    """An abort whose reason stands above: on a line that names no rank (the C++ runtime's last words), or said by
+    another rank that had waited until its time was up. Of a peer that had died it would have lost the connection."""
     match = finding.match
-    if finding.role != "root" or finding.rank is None or match is None or _ABORT not in finding.title:
+    if finding.role != "root" or finding.cls != "signal-kill" or match is None or not _ABORTED.search(finding.title):
         return finding
-    words = (f for f in found if f.rank is None and f.role == "root" and f.cls in SYMPTOMS and f.match is not None)
-    if any(f.match is not None and f.match.seq < match.seq for f in words):
-        return with_role(finding, "consequence", "the process aborted itself because of the error it reported")
+    for other in found:
+        words, timed_out = other.match, _timed_out(other)
+        if other.role != "root" or other.cls not in SYMPTOMS or words is None:
+            continue
+        before = words.seq < match.seq and words.first.file == match.first.file
+        if before and (timed_out or (other.rank is None and finding.rank is not None)):
+            return with_role(finding, "consequence", "the process aborted itself because of the error it reported")
     return finding
+
+
+def _timed_out(finding: Finding) -> bool:
+    """Whether a rank says that it has waited for others as long as it may."""
+    return finding.match is not None and (finding.rule in _WATCHDOG or "timeout_ms" in finding.match.captures)
 
 
 def _teardown(finding: Finding, teardown_seq: int | None, ended_alone: Set[int]) -> Finding:
@@ -224,7 +236,7 @@ def _within_rank(findings: list[Finding]) -> list[Finding]:
             continue
         after = _sorted([first_generic, finding])[0] is first_generic
         if after and finding.cls in SYMPTOMS | GENERIC | OUTCOMES:
-            result[i] = with_role(finding, "consequence", f"it followed {first_generic.title} on the same rank")
+            result[i] = with_role(finding, "consequence", f'it followed "{first_generic.title}" on the same rank')
     return result
 
 
@@ -371,5 +383,5 @@ def _final_role(finding: Finding, primary: Finding) -> Finding:
     if finding.cls == primary.cls:
         return with_role(finding, "root", "the same failure, seen once more") if finding.match is not None else finding
     if finding.cls in SYMPTOMS | STOPS | OUTCOMES | GENERIC:
-        return with_role(finding, "consequence", f"{primary.cls} came first")
-    return with_role(finding, "contributor", f"{primary.cls} came first")
+        return with_role(finding, "consequence", f"it came after {primary.cls}")
+    return with_role(finding, "contributor", f"it came after {primary.cls}")

@@ -19,12 +19,16 @@ def node_of(rank: int | None, attempt: AttemptFacts, nodes: Sequence[str]) -> st
     service's task ids are node x LOCAL_WORLD_SIZE + local rank there."""
     if rank is None:
         return None
-    known = attempt.rank_hosts.get(rank)
+    known = attempt.rank_hosts.get(rank) or attempt.exit_hosts.get(rank)
     if known is not None:
         return short_name(known, nodes)
-    if nodes and rank < len(nodes) and attempt.header.nnodes in {None, len(nodes)}:
-        return nodes[rank]
-    return None
+    return nodes[rank] if rank < len(nodes) and _is_index(attempt, nodes) else None
+
+
+def _is_index(attempt: AttemptFacts, nodes: Sequence[str]) -> bool:
+    """Whether a rank's number is its node's place in the list: the launcher's labels are, if it ran on all of them."""
+    header = attempt.header.nnodes
+    return header == len(nodes) or (header is None and not attempt.several_per_node)
 
 
 def short_name(host: str, nodes: Sequence[str]) -> str:
@@ -38,7 +42,7 @@ def short_name(host: str, nodes: Sequence[str]) -> str:
 def rank_of(node: str, attempt: AttemptFacts, nodes: Sequence[str]) -> int | None:
     """The rank (label) of a node, by the hosts that the log names, else by the node list."""
     name = short_name(node, nodes)
-    for rank, host in attempt.rank_hosts.items():
+    for rank, host in (*attempt.rank_hosts.items(), *attempt.exit_hosts.items()):
         if short_name(host, nodes) == name:
             return rank
-    return nodes.index(name) if name in nodes and attempt.header.nnodes in {None, len(nodes)} else None
+    return nodes.index(name) if name in nodes and _is_index(attempt, nodes) else None

@@ -21,7 +21,8 @@ from slurm_triage.model.nodelist import fold_ranks
 SubCause = Literal["sizes", "operations", "order", "behind", "missing", "waiting"]
 #: Capture of a finding that holds its SubCause, for next steps and for readers of ``triage.json``.
 SUB_CAUSE = "sub_cause"
-ODD_LABEL = "odd_rank"
+#: ... and of one that holds the one rank that differs, and its label (of its task).
+ODD_RANK, ODD_LABEL = "odd_rank", "odd_label"
 #: Ranks did not run the same program: the fault is the job's own and comes again.
 OWN_FAULT = frozenset({"sizes", "operations", "order"})
 #: A rank never came to the collective that the others waited in.
@@ -35,7 +36,6 @@ _JOB_RANK = re.compile(r"\[rank:? ?(\d{1,6})\]", re.IGNORECASE)
 _MAX_NUMBER = 10**12
 #: Ranks that print nothing are named when they are this few of all: ranks of a subgroup leave regular holes.
 _MAX_MISSING_SHARE = 1 / 4
-_RANK_WORD = re.compile(r"\b(?:(R)|r)ank(?=s? \d)")
 _MAX_NAMES_CHARS = 40
 _DOUBT = " (The log does not say that these ranks belong to one process group.)"
 
@@ -85,11 +85,7 @@ def compare(said: Sequence[Match]) -> Comparison | None:
         or _missing(calls, inside, where)
         or _only_waiting(inside, where)
     )
-    result = replace(result, labels=_labels(result.odd, calls))
-    if all(c.label in {None, c.rank} for c in calls):
-        return result
-    # With one launcher per node, srun's label is the rank of everything else in a report.
-    return replace(result, title=_as_workers(result.title), note=_as_workers(result.note))
+    return replace(result, labels=_labels(result.odd, calls))
 
 
 def annotate(findings: Iterable[Finding], comparison: Comparison | None) -> tuple[Finding, ...]:
@@ -104,6 +100,8 @@ def _annotated(finding: Finding, comparison: Comparison) -> Finding:
     captures = {**match.captures, SUB_CAUSE: comparison.kind}
     if len(comparison.labels) == 1:
         captures[ODD_LABEL] = str(comparison.labels[0])
+    if len(comparison.odd) == 1:
+        captures[ODD_RANK] = str(comparison.odd[0])
     title = f"{finding.title} ({comparison.title})" if comparison.kind == "waiting" else comparison.title
     return replace(finding, title=title, match=replace(match, captures=captures))
 
@@ -114,19 +112,32 @@ def sub_cause(finding: Finding) -> str | None:
 
 def odd_label(finding: Finding) -> int | None:
     """The label of the one rank that differs; None if there is none, or if there are several."""
-    text = finding.match.captures.get(ODD_LABEL) if finding.match is not None else None
+    return _captured(finding, ODD_LABEL)
+
+
+def odd_rank(finding: Finding) -> int | None:
+    """The same rank as it is numbered in the whole job: behind one label there may be several."""
+    return _captured(finding, ODD_RANK)
+
+
+def _captured(finding: Finding, name: str) -> int | None:
+    text = finding.match.captures.get(name) if finding.match is not None else None
     return None if text is None else int(text)
+
+
+def own_rank(match: Match) -> int | None:
+    """The rank in the whole job of whoever prints a line about a collective, if the line says it."""
+    prefix = _JOB_RANK.search(match.first.text)
+    if prefix is not None:
+        return int(prefix[1])
+    group, own = match.captures.get("group"), _number(match.captures, "reporting_rank")
+    return own if own is not None and (group is None or _is_one_group(group)) else None
 
 
 def _call(match: Match) -> _Call | None:
     captures = match.captures
-    prefix = _JOB_RANK.search(match.first.text)
-    group = captures.get("group")
-    own = _number(captures, "reporting_rank")
-    if prefix is not None:
-        rank: int | None = int(prefix[1])
-    else:
-        rank = own if own is not None and (group is None or _is_one_group(group)) else match.rank
+    group, own = captures.get("group"), own_rank(match)
+    rank = match.rank if own is None else own
     if rank is None:
         return None
     op = captures.get("op")
@@ -291,10 +302,6 @@ def _named(ranks: Iterable[int]) -> str:
         return f"rank {listed[0]}"
     folded = fold_ranks(listed)
     return f"ranks {folded}" if len(folded) <= _MAX_NAMES_CHARS else f"{len(listed)} ranks"
-
-
-def _as_workers(text: str) -> str:
-    return _RANK_WORD.sub(lambda found: "Worker" if found[1] else "worker", text)
 
 
 def _subject(ranks: Iterable[int]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slurm_triage.diagnosis.traceback import DURING, final_exception, traceback_lines
 from slurm_triage.model.diagnosis import Finding
+from slurm_triage.model.exit_status import signal_name
 from slurm_triage.model.facts import AttemptFacts, Match
 from slurm_triage.model.rule import HARMLESS, Rule, RuleSet
 from slurm_triage.model.rule_reading import named_by_frames, stack_frames
@@ -19,6 +21,10 @@ _GOES_ON = "training-goes-on"
 #: The rules of a stop by Ctrl-C and of the traceback in which Python shows it.
 _INTERRUPTS, _TRACEBACK = ("keyboard-interrupt", "keyboard-interrupt-in-destructor"), "python-traceback"
 _MAX_TITLE_CHARS = 200
+#: Program text that was what the program did when it ended, not one branch of it.
+_STATEMENT = re.compile(r"[ \t|]*(?:raise|assert|return|abort|sys\.exit)\b|[ \t|]*\^")
+#: How Python's subprocess, and so torchrun and DeepSpeed, write that a signal ended a process.
+_MINUS_SIGNAL = re.compile(r"-\d{1,2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,8 @@ def last_progress(attempt: AttemptFacts) -> dict[int | None, int]:
 
 
 def _unmet(rule: Rule, match: Match, by_rule: Mapping[str, Sequence[Match]]) -> str | None:
+    if match.source and _STATEMENT.match(match.body) is None:
+        return "only program text that a traceback shows says so"
     missing = [r for r in rule.requires if r not in by_rule]
     if missing:
         return f"needs {missing[0]}, which did not match"
@@ -144,6 +152,8 @@ def _ends_harmlessly(match: Match, excuses: Sequence[Match]) -> str | None:
 def _finding(rule: Rule, match: Match, attempt: AttemptFacts) -> Finding:
     known = {"rank": match.rank, "node": match.node, "step": match.step, "count": match.count}
     values = {name: str(value) for name, value in known.items() if value is not None} | dict(match.captures)
+    if _MINUS_SIGNAL.fullmatch(values.get("cause", "")):
+        values["cause"] = signal_name(-int(values["cause"])) or values["cause"]
     title = fill(rule.title, values)
     if rule.cls == "python-exception" and any(line.lstrip().startswith('File "') for line in match.block):
         exception = final_exception(match.block)

@@ -13,6 +13,7 @@ from slurm_triage.diagnosis import (
     last_resort,
     narrative,
     notes,
+    numbering,
     ranks,
     special,
     status,
@@ -54,16 +55,19 @@ _STAGES = {"prolog-kill-no-log": "Slurm prolog", "prolog-fail": "Slurm prolog"}
 
 def diagnose(evidence: Evidence) -> Diagnosis:
     """The verdict on the last attempt. ``next_steps`` is filled in by the report, which has all values at hand."""
-    job, attempt, progress = evidence.job, evidence.attempt, evidence.progress
-    nodes = job_nodes(job, attempt)
+    job, progress = evidence.job, evidence.progress
+    nodes = job_nodes(job, evidence.attempt)
+    attempt = numbering.with_places(evidence.attempt, nodes)
+    evidence = replace(evidence, attempt=attempt)
     end = read_end(job, attempt, progress)
     judged = sort_matches(attempt, evidence.ruleset)
     loss = bad_loss(attempt)
     found = (*judged.findings, *exit_findings(attempt, nodes), *accounting_findings(job), *([loss] if loss else []))
+    found = numbering.with_workers(found, attempt)
     comparison = collectives.compare(evidence.of_kind("collective"))
     teardown_seq = _teardown_seq(evidence, end)
     found = assign_roles(collectives.annotate(found, comparison), attempt, teardown_seq)
-    found = heartbeat.with_alarm(found, attempt)
+    found = numbering.in_words(heartbeat.with_alarm(found, attempt))
     stall = _stall(evidence, found, end)
     asked_to_stop = obeyed_stop(
         attempt,
@@ -110,7 +114,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         next_steps=(),
         notes=remarks,
         chain=narrative.chain(found, cause, stall),
-        telling=telling.telling_lines(verdict, primary, cause, attempt, teardown_seq),
+        telling=numbering.telling_by_rank(
+            telling.telling_lines(verdict, primary, cause, attempt, teardown_seq), attempt
+        ),
     )
 
 
@@ -344,7 +350,10 @@ def _primary(
     in_training = "Training" if evidence.progress.last_step is not None else None
     stage = open_stages[-1] if open_stages else by_rule or _STAGES.get(cause.cls, in_training)
     captured = cause.match.captures.get("node") if cause.match is not None else None
-    own = node_of(rank, evidence.attempt, nodes)
+    accused = rank != cause.rank and rank in heartbeat.accused_ranks(cause, evidence.attempt)
+    several = numbering.several_per_task(evidence.attempt)
+    label = numbering.task_of(rank, evidence.attempt) if several and accused else rank
+    own = node_of(label, evidence.attempt, nodes)
     node = own if own and _is_address(captured) else captured or own or (cause.node if rank == cause.rank else None)
     domain = rule.domain if rule is not None and rule.domain != "unknown" else known.domain if known else "unknown"
     retry = rule.retry if rule is not None and rule.retry else known.retry if known else "same-nodes"
@@ -355,13 +364,19 @@ def _primary(
         domain = "unknown"
     if heartbeat.is_true_alarm(cause):
         domain, retry = "unknown", "same-nodes"
-    own_step = next((r.last for r in evidence.progress.ranks if rank is not None and r.rank == rank), None)
+    own_step = next((r.last for r in evidence.progress.ranks if label is not None and r.rank == label), None)
     known_steps = (cause.step, own_step) if rank == cause.rank else (own_step, cause.step)
     step = next((s for s in (*known_steps, evidence.progress.last_step) if s is not None), None)
-    if rank == cause.rank != cause.said_by:
-        # The global rank is what people know; exits and the rank view stay with the tasks.
-        rank = cause.said_by
+    odd = collectives.odd_rank(cause) if sub is not None else None
+    if odd is not None:
+        rank, same = odd, [odd]
+    elif rank == cause.rank != cause.said_by:
+        # The global rank is what people know.
         same = sorted({f.said_by for f in found if f.cls == cause.cls and f.role == "root" and f.said_by is not None})
+        rank = cause.said_by if cause.said_by is not None or len(same) != 1 else same[0]
+    elif several and rank != cause.rank and not accused:
+        # Who is known by a label alone is a task.
+        rank, same = None, []
     return Primary(
         cls=cause.cls,
         title=cause.title,

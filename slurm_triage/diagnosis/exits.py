@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from slurm_triage.diagnosis.classes import OUTCOMES
 from slurm_triage.diagnosis.cluster_map import node_of, short_name
+from slurm_triage.diagnosis.numbering import several_per_task
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.exit_status import signal_name
 from slurm_triage.model.facts import AttemptFacts, ExitRecord, Match, Place
@@ -30,33 +31,45 @@ _OUT_OF_MEMORY = "Out Of Memory"
 _TRAINING = "Training"
 
 
+def _telling(record: ExitRecord) -> int:
+    return _TELLING.get(record.origin, 9)
+
+
 def merge_exits(records: Sequence[ExitRecord], attempt: AttemptFacts, nodes: Sequence[str]) -> tuple[ExitRecord, ...]:
-    """One record per rank, the one that says most (a signal before a code), in order of rank. Torchrun's global ranks
-    are kept apart from srun's task numbers by leaving them out when srun told about the same node."""
-    best: dict[int | None, ExitRecord] = {}
-    for record in sorted(records, key=lambda r: _TELLING.get(r.origin, 9)):
+    """One record per rank, the one that says most (a signal before a code), in order of rank. Where a task has several
+    ranks, srun's word is about the task: it is left out beside torchrun's, and has no rank otherwise."""
+    several = several_per_task(attempt)
+    best: dict[tuple[int | None, str | None], ExitRecord] = {}
+    told = {r.rank for r in records if r.worker is not None and not r.victim} if several else set()
+    for record in sorted(records, key=_telling):
         if record.rank is None and record.host is None:
             continue
-        best.setdefault(record.rank, record)
-    first_bad = {record.rank for record in records if record.first_bad}
+        if several and record.worker is None and record.rank in told:
+            continue
+        rank = record.worker if several else record.rank
+        best.setdefault((rank, record.host if rank is None else None), record)
+    first_bad = {record.worker if several else record.rank for record in records if record.first_bad}
     result = []
-    for rank, record in sorted(best.items(), key=lambda i: (i[0] is None, i[0] or 0)):
+    for (rank, _), record in sorted(best.items(), key=lambda i: (i[0][0] is None, i[0][0] or 0)):
         host = record.host if record.host and "," not in record.host and "[" not in record.host else None
-        host = short_name(host, nodes) if host else node_of(rank, attempt, nodes)
+        host = short_name(host, nodes) if host else node_of(record.rank, attempt, nodes)
         result.append(replace(record, rank=rank, host=host, first_bad=rank in first_bad))
     return tuple(result)
 
 
 def exit_findings(attempt: AttemptFacts, nodes: Sequence[str]) -> tuple[Finding, ...]:
     """One finding per rank that ended badly and was not merely stopped. Victims give no finding."""
-    findings: dict[int | None, Finding] = {}
-    for record in sorted(attempt.exits, key=lambda r: _TELLING.get(r.origin, 9)):
+    findings: dict[tuple[int | None, str | None], Finding] = {}
+    several = several_per_task(attempt)
+    # torchrun knows which of a task's ranks failed, srun only that the task did.
+    for record in sorted(attempt.exits, key=lambda r: -1 if several and r.worker is not None else _telling(r)):
         if record.code == 0 or record.victim:
             continue
-        known = findings.get(record.rank)
+        key = (record.rank, record.host if record.rank is None else None)
+        known = findings.get(key)
         finding = _finding(record, attempt, nodes)
         if known is None or (known.cls in OUTCOMES and finding.cls not in OUTCOMES):
-            findings[record.rank] = finding
+            findings[key] = finding
     return tuple(findings.values())
 
 

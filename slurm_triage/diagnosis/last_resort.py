@@ -77,7 +77,7 @@ def suggested(
 def chosen(suggestion: Finding, others: Sequence[Finding]) -> Cause:
     """The suggestion as the cause; what else was taken for one only followed from it."""
     after = [
-        replace(f, role="consequence", why=f"{suggestion.cls} came first") if f.role == "root" else f for f in others
+        replace(f, role="consequence", why=f"it came after {suggestion.cls}") if f.role == "root" else f for f in others
     ]
     return Cause(suggestion, (suggestion, *after))
 

@@ -71,7 +71,8 @@ def _opening(primary: Primary, progress: Progress) -> str:
     elsewhere = primary.rank is not None and primary.step is not None and primary.step != progress.last_step
     own = f"after its step {primary.step}" if elsewhere and not _says(primary, f"step {primary.step}") else ""
     inside = ", ".join(part for part in (place, own, more) if part)
-    reached = "" if _says(primary, f"step {progress.last_step}") else _progress_text(progress)
+    told = primary.cls == "soft-success" or _says(primary, f"step {progress.last_step}")
+    reached = "" if told else _progress_text(progress)
     if own and reached:
         reached = f"; the job reached{reached.removeprefix('after')}"
     title = located(capitalised(primary.title.rstrip(".")), inside)
@@ -85,7 +86,7 @@ def _says(primary: Primary, text: str) -> bool:
 def _healthy(status: Status, progress: Progress, where: str) -> str:
     if status == "completed":
         if progress.last_step is not None and progress.total_steps is not None:
-            return f"The job completed: step {progress.last_step} of {progress.total_steps - 1} (the last) was reached."
+            return f"The job completed: {done(progress)} were done."
         return "The job completed; no failure was found."
     if status == "running":
         return f"The job is running{' ' + where if where else ''}; no failure was found."
@@ -96,8 +97,13 @@ def _progress_text(progress: Progress) -> str:
     if progress.last_step is None:
         return "before any step completed" if progress.total_steps else ""
     if progress.total_steps:
-        return f"after step {progress.last_step} of {progress.total_steps - 1}"
+        return f"after step {progress.last_step} ({done(progress)})"
     return f"after step {progress.last_step}"
+
+
+def done(progress: Progress) -> str:
+    """``15 of 15 steps``: steps are numbered from 0 and counted from 1, and a report counts in this way only."""
+    return f"{(progress.last_step or 0) + 1} of {progress.total_steps} steps" if progress.last_step is not None else ""
 
 
 def chain(findings: Sequence[Finding], primary: Finding | None, stall: Stall | None) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from slurm_triage.diagnosis.classes import STOPS
 from slurm_triage.diagnosis.cluster_map import node_of
+from slurm_triage.diagnosis.numbering import several_per_task
 from slurm_triage.model import nodelist
 from slurm_triage.model.diagnosis import Finding, RankView
 from slurm_triage.model.exit_status import signal_name
@@ -24,28 +25,29 @@ def rank_views(
     progress: Progress,
     nodes: Sequence[str],
 ) -> tuple[RankView, ...]:
-    """Rows ordered by what is odd about them: fewest ranks first, then lowest rank. Empty when no line has a rank."""
-    ranks = sorted(
-        {f.rank for f in findings if f.rank is not None}
-        | {r.rank for r in progress.ranks if r.rank is not None}
-        | {t.rank for t in attempt.tails if t.rank is not None}
-        | {e.rank for e in exits if e.rank is not None}
-    )
+    """Rows ordered by what is odd about them: fewest ranks first, then lowest rank. Empty when no line has a rank.
+
+    Where a task has several ranks, nothing tells whose the steps and last words behind its label are."""
+    several = several_per_task(attempt)
+    last_step = {} if several else {r.rank: r.last for r in progress.ranks}
+    tails = {} if several else {t.rank: t for t in attempt.tails}
+    labels = {f.said_by: f.rank for f in findings} if several else {}
+    exit_of = {e.rank: e for e in exits}
+    known = {f.said_by for f in findings} | last_step.keys() | tails.keys() | exit_of.keys()
+    ranks = sorted(rank for rank in known if rank is not None)
     first_error: dict[int, Finding] = {}
     for finding in findings:
+        rank = finding.said_by
         if (
-            finding.rank is not None
+            rank is not None
             # slurmstepd's lines about the step carry the label of rank 0.
             and finding.cls not in STOPS
             and finding.role in {"root", "consequence", "contributor"}
             and finding.match is not None
         ):
-            known = first_error.get(finding.rank)
-            if known is None or _tells_more(finding, known):
-                first_error[finding.rank] = finding
-    last_step = {r.rank: r.last for r in progress.ranks}
-    exit_of = {e.rank: e for e in exits}
-    tails = {t.rank: t for t in attempt.tails}
+            earlier = first_error.get(rank)
+            if earlier is None or _tells_more(finding, earlier):
+                first_error[rank] = finding
     rows: dict[tuple[int | None, str | None, str | None], list[int]] = {}
     said = {rank: f"{error.cls}: {error.title}" for rank, error in first_error.items()}
     for rank in ranks:
@@ -53,7 +55,7 @@ def rank_views(
         rows.setdefault((last_step.get(rank), story, _exit_text(exit_of.get(rank))), []).append(rank)
     views = []
     for (step, _, exit_text), members in sorted(rows.items(), key=lambda r: (len(r[1]), r[1][0])):
-        hosts = tuple(dict.fromkeys(n for n in (node_of(m, attempt, nodes) for m in members) if n))
+        hosts = tuple(dict.fromkeys(n for n in (node_of(labels.get(m, m), attempt, nodes) for m in members) if n))
         tail = tails.get(members[0])
         views.append(
             RankView(
@@ -119,4 +121,5 @@ def silence_notes(attempt: AttemptFacts, nodes: Sequence[str]) -> tuple[str, ...
 def _who(ranks: Sequence[int], attempt: AttemptFacts, nodes: Sequence[str]) -> str:
     hosts = [n for n in (node_of(rank, attempt, nodes) for rank in ranks) if n]
     where = f" ({nodelist.fold(hosts)})" if hosts else ""
-    return f"Rank {', '.join(map(str, ranks[:_MAX_SILENT]))}{where}"
+    noun = "Task" if several_per_task(attempt) else "Rank"
+    return f"{noun} {', '.join(map(str, ranks[:_MAX_SILENT]))}{where}"

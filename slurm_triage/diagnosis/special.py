@@ -40,7 +40,7 @@ def soft_success(attempt: AttemptFacts, progress: Progress, end: End, cause: Fin
             return None
         if at_step is not None and at_step < last - PRINT_LAG_STEPS and cause.cls not in {"cancelled", "time-limit"}:
             return None
-    failing = [e.rank for e in attempt.exits if e.first_bad]
+    failing = [e.rank if e.worker is None else e.worker for e in attempt.exits if e.first_bad]
     stop = {"time-limit": "at the time limit", "cancelled": "when the job was cancelled"}.get(end.stop or "")
     if stop is not None:
         how = f"the job ended {stop} during teardown"
@@ -60,11 +60,10 @@ def incomplete_success(progress: Progress, end: End, sigterm: bool) -> Finding |
         return None
     if progress.last_step is None:
         return None
-    wanted = progress.total_steps - 1
-    if sigterm:
-        title = f"asked to stop (SIGTERM) at step {progress.last_step} of {wanted} and reported success"
-    else:
-        title = f"reported success at step {progress.last_step} although the last step is {wanted}"
+    done = f"step {progress.last_step} ({progress.last_step + 1} of {progress.total_steps} steps)"
+    title = (
+        f"asked to stop (SIGTERM) after {done} and reported success" if sigterm else f"reported success after {done}"
+    )
     return Finding("incomplete-success", "root", "completion", title, step=progress.last_step)
 
 

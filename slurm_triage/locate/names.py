@@ -101,7 +101,7 @@ def is_reproduction(name: str) -> bool:
 def order(text: str) -> tuple[tuple[bool, int, str], ...]:
     """Sort key that counts numbers in names as numbers: node2 before node10."""
     parts = re.findall(r"[0-9]+|[^0-9]+", text)
-    return tuple((not p[0].isdigit(), int(p[:18]) if p[0].isdigit() else 0, p) for p in parts)
+    return tuple((not p[0].isdecimal(), int(p[:18]) if p[0].isdecimal() else 0, p) for p in parts)
 
 
 def ids_of(target: str | None, job: Job | None) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from slurm_triage.logs.clock import Clock
 from slurm_triage.logs.labels import detect
-from slurm_triage.logs.line import MAX_BODY_BYTES, NO_LABELS, LabelFormat, Line, parse
+from slurm_triage.logs.line import NO_LABELS, LabelFormat, Line, parse
+from slurm_triage.logs.neighbours import following, shows_source
 from slurm_triage.logs.step_lines import FoundStep, StepCursor, StepFinder
 from slurm_triage.logs.tally import MAX_TEXT_CHARS, AttemptTally
 from slurm_triage.logs.windows import Window
@@ -29,8 +30,6 @@ COUNT_LINES_BYTES = 64 << 20
 _LABELS_BEGIN_BYTES = 256 << 10
 #: How far back a line's start, and ahead its end, is looked for. Longer lines are cut around the match.
 _MAX_LINE_BYTES = 64 << 10
-#: Bytes after a match in which the rest of a message is looked for.
-_MAX_BLOCK_BYTES = 192 << 10
 #: Starts kept of one file: the first few and the last. Each is explained for itself, and whatever restarts more often
 #: than that (Slurm's own limit, max_batch_requeue, is 5) does so in a loop.
 MAX_ATTEMPTS, _FIRST_ATTEMPTS = 64, 8
@@ -269,6 +268,7 @@ class FileScan:
                 block=block,
                 body=line.body[:MAX_TEXT_CHARS],
                 worker=self._worker(rule, line),
+                source=self._is_source(rule, line, data, spot.start),
             )
             if rule.cls == FACT:
                 self._fact(rule, match, line)
@@ -282,6 +282,13 @@ class FileScan:
         if rule.fact is None and not self.attempt.is_new_event(*key, self._cursor.before(line.rank)):
             return ()
         return tuple(following(data, spot.end, end, line, self.labels, rule.block_lines))
+
+    def _is_source(self, rule: Rule, line: Line, data: bytearray, start: int) -> bool:
+        """Whether only program text shows it so far; what follows a spoken line need not be looked at again."""
+        if rule.cls in {FACT, HARMLESS}:
+            return False
+        known = self.attempt.matches.get((rule.id, line.rank, self._worker(rule, line)))
+        return (known is None or known.first.source) and shows_source(data, start, line, self.labels)
 
     def _worker(self, rule: Rule, line: Line) -> int | None:
         """Behind one label several workers may fail, each in its own way. Harmless lines are only counted."""
@@ -370,23 +377,3 @@ def _segments(raw: bytes) -> Iterator[tuple[bytes, int]]:
         if part.strip():
             yield part, position
         position += len(part) + 1
-
-
-def following(
-    data: bytearray, position: int, end: int, first: Line, labels: LabelFormat, max_lines: int
-) -> Iterator[str]:
-    """Bodies of the lines of the same rank after ``position`` (the end of the line ``first``), other ranks' lines left
-    out. Behind one label several workers may speak, each line with its own rank inside."""
-    stop = min(end, position + _MAX_BLOCK_BYTES)
-    position += 1
-    given = 0
-    while position < stop and given < max_lines:
-        newline = data.find(b"\n", position, stop)
-        line_end = newline if newline >= 0 else stop
-        raw = bytes(data[position : min(line_end, position + MAX_BODY_BYTES)])
-        if labels.width is None or labels.split(raw)[0] == first.rank:
-            line = parse(raw, labels)
-            if first.inner_rank is None or line.inner_rank == first.inner_rank:
-                yield line.body
-                given += 1
-        position = line_end + 1

@@ -52,6 +52,7 @@ class Tally:
             block=first.block,
             body=first.body,
             worker=first.worker,
+            source=first.source,
         )
 
 
@@ -110,6 +111,9 @@ class AttemptTally:
             self.earlier.append(tally)
             self.matches[key] = Tally(match, 1, match.first, match.seq, match.time, match.step)
         elif tally is not None:
+            if tally.first.source and not match.source:
+                # What the exception says stands below the program text that raised it, which has the words in braces.
+                tally.first = match
             tally.count += 1
             tally.last = match.first
             tally.last_seq = match.seq

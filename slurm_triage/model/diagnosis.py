@@ -34,12 +34,17 @@ class Finding:
     """Why it has this role, one sentence (for ``explain``)."""
     guess: bool = False
     """The class is only the usual reason for what the line shows."""
+    of_task: bool = False
+    """``rank`` is the number of a task, which has several ranks."""
 
     @property
     def said_by(self) -> int | None:
-        """The global rank that the line names, else the label it stands behind: torchrun's workers share one."""
+        """The global rank: the one that the line names, else the label it stands behind. None where that is a task's,
+        and nothing tells which of its ranks it was."""
         worker = self.match.worker if self.match is not None else None
-        return self.rank if worker is None else worker
+        if worker is not None:
+            return worker
+        return None if self.of_task else self.rank
 
 
 @dataclass(frozen=True, slots=True)

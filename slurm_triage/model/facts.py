@@ -48,6 +48,8 @@ class Match:
     """The first match's line without clock and rank prefixes, to compare with lines of a block."""
     worker: int | None = None
     """The global rank that the line itself names: torchrun runs several workers in one task (``rank``)."""
+    source: bool = False
+    """The first match is a line of program text that a traceback shows, not what the program said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,10 @@ class AttemptFacts:
     """Passthrough arguments, correctly split, from the traced command line; else from the header."""
     launch_args_exact: bool = False
     rank_hosts: Mapping[int, str] = field(default_factory=dict)
+    exit_hosts: Mapping[int, str] = field(default_factory=dict)
+    """Where ranks ended, by the lines that report it. They tell where something was printed; they accuse no node."""
+    several_per_node: bool = False
+    """A rank's number is not its node's place in the node list."""
     procs_per_node: int | None = None
     tails: tuple[RankTail, ...] = ()
     telling: tuple[TellingLine, ...] = ()

@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping
 
 from slurm_triage.model.duration import human
+from slurm_triage.model.size import human_size
 
 #: Stands for a capture that the line did not give.
 UNKNOWN = "unknown"
 _MAX_VALUE_CHARS = 80
+#: The capture that holds an amount of memory.
+SIZE = "bytes"
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)(?:\|([^{}]*))?\}")
 #: ``: {cause}`` at the end of a text.
 _TAIL = re.compile(r":\s*\{(\w+)\}\s*\Z")
@@ -19,7 +22,7 @@ _PARENTHESES = re.compile(r"\s*\([^()]*\{\w+\}[^()]*\)")
 def fill(template: str, captures: Mapping[str, str]) -> str:
     """``{name|text}`` falls back to text; a parenthesis, or an end ``: {name}``, whose capture is missing is left out;
     any other missing capture becomes "unknown"; doubled braces stand for themselves. Captures named ``..._ms`` are
-    shown as durations."""
+    shown as durations, and ``bytes`` in a unit that can be read."""
     if "{" not in template:
         return template
 
@@ -32,6 +35,8 @@ def fill(template: str, captures: Mapping[str, str]) -> str:
             return found[2] if found[2] is not None else UNKNOWN
         if name.endswith("_ms") and text.isdigit():
             return human(float(text) / 1000)
+        if name == SIZE:
+            return human_size(text)
         return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"
 
     def parenthesis(found: re.Match[str]) -> str:

@@ -154,7 +154,7 @@ def _finding(finding: Finding, logs: tuple[LogFile, ...]) -> Document:
         "role": finding.role,
         "rule": finding.rule,
         "title": finding.title,
-        "rank": finding.rank,
+        "rank": finding.said_by,
         "node": finding.node,
         "step": finding.step,
         "count": finding.count,

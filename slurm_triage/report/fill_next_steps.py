@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from slurm_triage.model.diagnosis import Diagnosis
 from slurm_triage.model.report import Report
 from slurm_triage.model.rule import RuleSet
+from slurm_triage.model.size import human_size
+from slurm_triage.model.template import SIZE
 from slurm_triage.report.next_steps import render_next_steps
 
 
@@ -32,6 +35,10 @@ def with_next_steps(report: Report, ruleset: RuleSet) -> Diagnosis:
         "config": attempt.config,
         "env": attempt.env,
         "maxtext": attempt.header.job_id is not None or bool(attempt.config),
-        "capture": root.match.captures if root is not None and root.match is not None else {},
+        "capture": _readable(root.match.captures) if root is not None and root.match is not None else {},
     }
     return replace(diagnosis, next_steps=render_next_steps(cls, context))
+
+
+def _readable(captures: Mapping[str, str]) -> Mapping[str, str]:
+    return {**captures, SIZE: human_size(captures[SIZE])} if SIZE in captures else captures

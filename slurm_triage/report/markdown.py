@@ -14,7 +14,7 @@ from slurm_triage.report.document import Document
 from slurm_triage.report.evidence import TELLING, Group, Quote, groups, select
 from slurm_triage.report.markdown_text import Markdown, cell, code, escape, fenced, finalize, prose
 from slurm_triage.report.plain_text import shown
-from slurm_triage.report.progress_table import progress_rows
+from slurm_triage.report.progress_table import NO_STEPS, progress_rows
 from slurm_triage.report.rank_table import rank_table
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def _variables(document: Document) -> dict[str, Any]:
     healthy = wording.is_healthy(document)
     evidence = select(document)
     table = rank_table(document)
+    progress = progress_rows(document)
     return {
         "d": document,
         "summary": prose(wording.chat_line(document), 600),
@@ -77,7 +78,7 @@ def _variables(document: Document) -> dict[str, Any]:
         "telling_head": TELLING,
         "legend": None if evidence.legend is None else code(evidence.legend, _MAX_PATH),
         "measured": [(name, fenced(shown(line) for line in lines)) for name, lines in document["evidence"].items()],
-        "progress": _table(("Metric", "Value"), progress_rows(document)),
+        "progress": _table(("Metric", "Value"), progress) if progress else NO_STEPS,
         "throughput": wording.throughput_lines(document),
         "findings": _findings(document),
         "tunnel": _command(document["dashboards"]["tunnel_command"]),

@@ -1,4 +1,4 @@
-"""The seed's training progress projection: every row of its table, in its order and words, then what else is known."""
+"""The seed's training progress projection: its rows, in its order and words, as far as known, then what else is."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from slurm_triage.model.duration import human
 from slurm_triage.report.wording import UNKNOWN, is_live, number, plural, text
 
 Row = tuple[str, str]
+_NOT_APPLICABLE = "not applicable (the job has ended)"
+NO_STEPS = "The log shows no training step."
 Progress = Mapping[str, Any]
 
 
 def progress_rows(document: Mapping[str, Any]) -> list[Row]:
-    """(metric, value) rows. Unknown is written as such."""
+    """(metric, value) rows. What is unknown is left out; empty when nothing about steps is known."""
     p = document["progress"]
     completed = document["status"] == "completed"
     rows = [
@@ -26,7 +28,10 @@ def progress_rows(document: Mapping[str, Any]) -> list[Row]:
         ("Progress lost", _lost(p, document["status"])),
         ("Estimated time remaining", _remaining(p, completed, is_live(document))),
     ]
-    return rows + _more(p, document["cost"])
+    known = [row for row in rows if row[1] != UNKNOWN]
+    if all(row[1] == _NOT_APPLICABLE for row in known):
+        known = []
+    return known + _more(p, document["cost"])
 
 
 def progress_parts(document: Mapping[str, Any]) -> list[str]:
@@ -42,11 +47,12 @@ def progress_parts(document: Mapping[str, Any]) -> list[str]:
     if p["start"] == "restored":
         parts.append(_start(p))
     if status != "completed":
-        parts.append(f"last ckpt: {_checkpoint(p)}")
-        parts.append(f"lost: {_lost(p, status)}")
-    if is_live(document):
-        parts.append(f"expected by now: step {text(p['expected_step'])}")
-        parts.append(f"remaining: {'unknown' if p['remaining_s'] is None else human(p['remaining_s'])}")
+        known = [("last ckpt", _checkpoint(p)), ("lost", _lost(p, status))]
+        parts += [f"{name}: {value}" for name, value in known if value != UNKNOWN]
+    if is_live(document) and p["expected_step"] is not None:
+        parts.append(f"expected by now: step {p['expected_step']}")
+    if is_live(document) and p["remaining_s"] is not None:
+        parts.append(f"remaining: {human(p['remaining_s'])}")
     return parts
 
 
@@ -74,7 +80,7 @@ def _overall(p: Progress) -> str:
 def _expected(p: Progress, status: str) -> str:
     if p["expected_step"] is not None:
         return f"{p['expected_step']} (based on step time and run start)"
-    return "not applicable (the job has ended)" if status in {"completed", "failed", "cancelled"} else UNKNOWN
+    return _NOT_APPLICABLE if status in {"completed", "failed", "cancelled"} else UNKNOWN
 
 
 def _checkpoint(p: Progress) -> str:

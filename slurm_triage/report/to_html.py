@@ -14,7 +14,7 @@ from slurm_triage.report.document import Document
 from slurm_triage.report.evidence import TELLING, groups, select
 from slurm_triage.report.markdown import TEMPLATES, quote_lines
 from slurm_triage.report.plain_text import plain
-from slurm_triage.report.progress_table import progress_rows
+from slurm_triage.report.progress_table import NO_STEPS, progress_rows
 from slurm_triage.report.rank_table import rank_table
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def to_html(source: Report | Document, *, share: bool = False) -> str:
         telling_head=TELLING,
         more="\n".join(quote_lines(evidence.more)),
         progress=progress_rows(document),
+        no_steps=NO_STEPS,
         throughput=wording.throughput_lines(document),
         findings=findings,
         dashboards=wording.dashboards_sentence(document),

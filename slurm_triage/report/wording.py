@@ -36,6 +36,8 @@ _RETRY = {
     "not-needed": "no need to run again",
 }
 _NO_RUN = frozenset({"pointless", "not-needed"})
+#: The cause in the causal chain, which the story above has in full.
+_MAX_LINK = 140
 
 
 def number(value: float | None) -> str:
@@ -105,7 +107,8 @@ def where(primary: Mapping[str, Any]) -> str:
     ranks = [primary["rank"]] if primary["rank"] is not None else primary["ranks"]
     rank = some_ranks(ranks) if ranks else ""
     node = f"on {primary['node']}" if primary["node"] else ""
-    step = "" if primary["step"] is None else f"step {primary['step']}"
+    all_done = primary["class"] == "soft-success"
+    step = "" if primary["step"] is None or all_done else f"step {primary['step']}"
     rank, step = (part if _is_news(part, primary["title"]) else "" for part in (rank, step))
     node = node if _is_news(node.removeprefix("on "), primary["title"]) else ""
     return ", ".join(part for part in (f"{rank} {node}".strip(), step) if part)
@@ -122,18 +125,15 @@ def cause_clause(document: Document) -> str:
         return located(str(primary["title"]), where(primary))
     last, total = progress["last_step"], progress["total_steps"]
     if last is not None and total is not None:
-        done = f"step {last + 1} of {total}"
-        return f"all {total} steps done" if last + 1 >= total else done
+        return f"all {total} steps done" if last + 1 >= total else f"{last + 1} of {total} steps"
     if last is not None:
         return f"last step {last}"
     return "no failure found" if is_healthy(document) else "no cause found"
 
 
 def chain_lines(document: Document) -> list[str]:
-    """The causal chain, without repeating the cause that the story begins with. Empty if there is nothing else."""
-    primary, chain = document["primary"], list(document["chain"])
-    if primary is not None and chain[:1] == [f"{primary['class']}: {primary['title']}"]:
-        chain[0] = f"{primary['class']}, as said above"
+    """The causal chain. Empty if there is nothing but the cause, with which the story begins."""
+    chain = [cut(line, _MAX_LINK) if number == 0 else line for number, line in enumerate(document["chain"])]
     return chain if len(chain) > 1 else []
 
 

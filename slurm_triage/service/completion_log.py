@@ -82,7 +82,8 @@ class CompletionLog:
     _trouble: Trouble = field(default_factory=Trouble)
 
     def load(self) -> None:
-        """Read the mark. Without one (first start) reading begins at the end of the file. Raises TriageError if the
+        """Read the mark. Without one (first start) reading begins at the end of the site's file, at the beginning
+        of ours: a line of it may be what has started us. Raises TriageError if the
         directory cannot be used."""
         mark = self.state / MARK
         try:
@@ -92,7 +93,8 @@ class CompletionLog:
                 self._inode, self._offset = int(match[1]), int(match[2])
                 self._anchor = None if match[3] is None else int(match[3])
                 self._saved = text.rstrip()
-            elif os.path.lexists(self.path):
+            elif os.path.lexists(self.path) and not self._is_ours:
+                # A log of years.
                 self._offset = None
             else:
                 self._save()
@@ -118,6 +120,11 @@ class CompletionLog:
             self._trouble.note(str(error))
         except OSError as error:
             self._trouble.note(f"cannot read {self.path}: {error.strerror}; check it")
+
+    @property
+    def _is_ours(self) -> bool:
+        """As install.sh lays it out."""
+        return self.path == self.state.parent / "completed" / "jobs.log"
 
     def close(self) -> None:
         if self._file >= 0:
@@ -184,7 +191,7 @@ class CompletionLog:
     def _shorten(self) -> None:
         """slurmctld appends, so it goes on at the beginning. What it writes at this very moment is lost, and found by
         the reconciler."""
-        if (self._offset or 0) < MAX_OWN_BYTES or self.path != self.state.parent / "completed" / "jobs.log":
+        if (self._offset or 0) < MAX_OWN_BYTES or not self._is_ours:
             return
         # The directory is SlurmUser's: by the time it is emptied, another file may lie there, or a link to one.
         own = os.open(self.path, os.O_WRONLY | _OPEN)

@@ -101,7 +101,7 @@ class Controller:
             views = self._one_by_one(jobs)
         elif (began := time.monotonic()) >= self._not_before:
             with contextlib.suppress(AccountingError):
-                views = self.ended()
+                views = {raw: _named(view, jobs.get(raw)) for raw, view in self.ended().items()}
             took_s = time.monotonic() - began
             self._not_before = began + took_s + _PAUSE * took_s
         return {raw: merge(job, views[raw]) if raw in views else job for raw, job in jobs.items()}
@@ -166,6 +166,14 @@ def parse_ended(output: str, delimiter: str) -> dict[str, ControllerView]:
             comment=whole.get("Comment"),
         )
     return {job_id: view for job_id, view in found.items() if job_id not in twice}
+
+
+def _named(view: ControllerView, job: Job | None) -> ControllerView:
+    """squeue (22.05) shows for a task of an array without ``--output`` the file of a job that is none."""
+    name = f"/slurm-{job.job_id}.out" if job is not None and job.array_task_id is not None else None
+    if name is None or view.stdout is None or not view.stdout.endswith(name):
+        return view
+    return replace(view, stdout=f"{view.stdout.removesuffix(name)}/{expand.DEFAULT_ARRAY}")
 
 
 def merge(job: Job, view: ControllerView) -> Job:

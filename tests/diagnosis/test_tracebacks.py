@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from slurm_triage.diagnosis.traceback import final_exception
 from slurm_triage.model.report import Report
 from tests.conftest import Triage
@@ -83,3 +85,60 @@ def test_frames_name_the_class_where_the_message_does_not(triage_text: Triage) -
         '  File "/e/orbax/checkpoint/checkpoint_manager.py", line 1521, in restore\n    raise error\n'
     )
     assert primary(triage_text(f"{frames}ValueError: the tree has other leaves\n")) == "checkpoint-error"
+
+
+def lines(*texts: str, label: str = "") -> str:
+    return "".join(f"{label}{text}\n" for text in texts)
+
+
+@pytest.mark.parametrize("label", ["", "0: ", "0: [rank3]: "])
+@pytest.mark.parametrize("between", [(), ("    ^^^^^^^^^^^^^^^",)])
+def test_a_title_is_made_of_what_was_said_not_of_program_text(
+    triage_text: Triage, label: str, between: tuple[str, ...]
+) -> None:
+    """The statement that raises holds the message with its braces, and stands above the exception."""
+    found = triage_text(
+        "0: step 1 | loss 1.0\n1: step 1 | loss 1.0\n"
+        + lines(
+            "Traceback (most recent call last):",
+            '  File "/w/train.py", line 61, in <module>',
+            '    if a.fault: assert np.isfinite(l), f"loss is not finite: {l}"',
+            *between,
+            "AssertionError: loss became non-finite: nan",
+            label=label,
+        )
+    ).diagnosis
+    assert found.primary is not None
+    assert (found.primary.cls, found.primary.title) == ("nan-loss", "loss became non-finite")
+    cause = next(f for f in found.findings if f.cls == "nan-loss")
+    assert cause.match is not None
+    assert cause.match.body.startswith("AssertionError")
+    assert cause.count == 2
+
+
+def test_another_ranks_lines_between_frame_and_source_do_not_matter(triage_text: Triage) -> None:
+    text = lines(
+        "0: Traceback (most recent call last):",
+        '0:   File "/w/train.py", line 61, in <module>',
+        "1: step 9 | loss 1.0",
+        '0:     if bad: raise ValueError("Loss is nan, stopping training at {step}")',
+        "1: step 10 | loss 1.0",
+        "0: ValueError: Loss is inf, stopping training at 9",
+    )
+    primary_found = triage_text(text).diagnosis.primary
+    assert primary_found is not None
+    assert primary_found.title == "Loss is inf"
+
+
+def test_program_text_that_was_not_what_failed_is_no_cause(triage_text: Triage) -> None:
+    """One line of a traceback shows a branch that was not taken; the exception is another one."""
+    text = TRACE.replace("step(batch)", 'step(batch[key]) if ok else stop("loss is not finite")')
+    report = triage_text(f"step 1 | loss 1.0\n{text}KeyError: 'image_id'\n")
+    assert primary(report) == "python-exception"
+    assert ("nan-gradient-or-loss", "only program text that a traceback shows says so") in report.diagnosis.suppressed
+
+
+def test_an_indented_message_is_no_program_text(triage_text: Triage) -> None:
+    report = triage_text("step 1 | loss 1.0\nERROR in step 2:\n    loss is not finite, stopping\n")
+    assert report.diagnosis.primary is not None
+    assert report.diagnosis.primary.title == "loss is not finite"

@@ -77,9 +77,18 @@ def test_a_worker_goes_on_where_the_last_one_stopped(place: Place) -> None:
     assert place.job_ids() == [8]
 
 
-def test_the_first_one_does_not_report_a_whole_history(place: Place) -> None:
+def test_the_first_one_begins_where_our_log_begins(place: Place) -> None:
+    """A line of it may be what has started the worker (slurm-triage-spool.path)."""
     place.write(1, 2, 3)
     (place.state / MARK).unlink()
+    place.restart()
+    assert place.job_ids() == [1, 2, 3]
+
+
+def test_the_first_one_does_not_report_a_sites_whole_history(place: Place) -> None:
+    place.path = place.path.with_name("slurm_jobcomp.log")
+    (place.state / MARK).unlink()
+    place.write(1, 2, 3)
     place.restart()
     assert place.job_ids() == []
     place.write(4)
@@ -346,7 +355,7 @@ def test_a_mark_that_is_none(place: Place, mark: bytes) -> None:
     place.write(1)
     (place.state / MARK).write_bytes(mark)
     place.restart()
-    assert place.job_ids() == []
+    assert place.job_ids() == [1]
     place.write(2)
     assert place.job_ids() == [2]
 

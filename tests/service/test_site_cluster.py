@@ -158,10 +158,10 @@ def test_watching_a_running_job(site: Site) -> None:
     cluster.wait_for("step 6", lambda: log.exists() and log.read_text().count("completed step: 6") == 2, 60.0)
     cluster.wait_for("RUNNING in accounting", lambda: "RUNNING" in cluster.sacct("-nX", "-j", job_id), 60.0)
     assert f"{job_id} running: step 6/14" in site.command("watch", job_id, user=ALICE).stdout
-    end = threading.Timer(6.0, cluster.scancel, [job_id])
+    end = threading.Timer(9.0, cluster.scancel, [job_id])
     end.start()
     followed = site.command(
-        "watch", job_id, "--limit", "1", "--follow", "--interval", "0.5", "--exit-code", user=ALICE, check=False
+        "watch", job_id, "--limit", "4", "--follow", "--interval", "0.5", "--exit-code", user=ALICE, check=False
     )
     end.join()
     assert followed.returncode == 1

@@ -140,6 +140,22 @@ def test_an_event_starts_a_worker(site: BootedSite, on_demand: Booted) -> None:
     assert on_demand.show(PATH_UNIT, "ActiveState") == "active"
 
 
+def test_slurmctlds_own_line_starts_a_worker(site: BootedSite, on_demand: Booted) -> None:
+    """On a site without anything of ours on its nodes."""
+    hook = site.prefix / "libexec/record-event"
+    hook.rename(hook.with_name("gone"))
+    try:
+        for _ in range(2):
+            assert on_demand.show(ONCE, "ActiveState") == "inactive"
+            job_id = fail(site, BOB)
+            site.wait_for_reports(job_id)
+            assert on_demand.show(ONCE, "ActiveState") == "active"
+            on_demand.run("systemctl", "stop", ONCE)
+    finally:
+        hook.with_name("gone").rename(hook)
+    assert on_demand.show(PATH_UNIT, "ActiveState") == "active"
+
+
 def test_a_worker_that_cannot_work_is_tried_until_it_can(site: BootedSite, on_demand: Booted) -> None:
     ledger = site.prefix / "var/ledger"
     ledger.rename(ledger.with_name("away"))
@@ -156,6 +172,9 @@ def test_a_worker_that_cannot_work_is_tried_until_it_can(site: BootedSite, on_de
 
 
 def test_the_timer_finds_jobs_that_no_hook_reported(site: BootedSite, on_demand: Booted) -> None:
+    """Neither a node nor slurmctld's own line."""
+    on_demand.run("systemctl", "disable", "--now", PATH_UNIT)
+    on_demand.drop_in(ONCE, "[Service]\nEnvironment=SLURM_TRIAGE_COMPLETION_LOG=\n")
     hook = site.prefix / "libexec/record-event"
     hook.rename(hook.with_name("gone"))
     try:
