@@ -43,6 +43,15 @@ class Setup:
     settings: Mapping[str, str] | None = None
 
 
+@dataclass(frozen=True)
+class Load:
+    """Tasks of one array: how many, what each does, further options of sbatch."""
+
+    count: int
+    script: str = "echo here; exit $((SLURM_ARRAY_TASK_ID % 10 == 0))"
+    options: tuple[str, ...] = ()
+
+
 NOTHING = Setup()
 EMPTY_SCRIPT = Setup(epilog="#!/bin/sh\nexit 0\n")
 
@@ -82,13 +91,12 @@ class Bench:
         wait_for("a report of every job", lambda: len(records(job_id)[job_id]) == count, 1800.0, 2.0)
         wait_for("empty spool", lambda: self.waiting == 0, 1800.0, 0.5)
 
-    def play(self, count: int, look: Callable[[], object] = lambda: None) -> tuple[str, float]:
-        """An array of instant jobs. Returns its id and the seconds until its end; ``look`` is called every second."""
+    def play(self, load: Load, look: Callable[[], object] = lambda: None) -> tuple[str, float]:
+        """Returns the array's id and the seconds until its end; ``look`` is called every second."""
         cluster = self.site.cluster
         directory = cluster.workdir(USER, "load")
         began = time.monotonic()
-        script = "echo here; exit $((SLURM_ARRAY_TASK_ID % 10 == 0))"
-        job_id = cluster.submit(USER, script, "-a", f"0-{count - 1}", cwd=directory)
+        job_id = cluster.submit(USER, load.script, "-a", f"0-{load.count - 1}", *load.options, cwd=directory)
         states = ["PENDING", "RUNNING", "COMPLETING", "CONFIGURING"]
         looked = began
         while cluster.output("squeue", "-h", "-j", job_id, "-t", ",".join(states), "-o", "%i"):
@@ -126,7 +134,7 @@ def test_a_storm_of_instant_jobs(bench: Bench, capsys: pytest.CaptureFixture[str
     pid = bench.start_worker({})
     depths = [0]
     try:
-        job_id, jobs_s = bench.play(JOBS, lambda: depths.append(bench.waiting))
+        job_id, jobs_s = bench.play(Load(JOBS), lambda: depths.append(bench.waiting))
         began = time.monotonic()
         bench.wait_for_reports(job_id, JOBS)
         rest_s = time.monotonic() - began
@@ -172,16 +180,24 @@ def test_jobs_are_as_fast_with_the_nodes_epilog_as_with_an_empty_one(
     assert compared(bench, capsys, bench.installed, EMPTY_SCRIPT) <= 1.05
 
 
+def test_jobs_of_a_second_are_as_fast_with_the_nodes_epilog(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    """One on each node at a time, as on nodes that have processors of their own."""
+    load = Load(BLOCK // 5, "sleep 1", ("--exclusive",))
+    assert compared(bench, capsys, bench.installed, NOTHING, load) <= 1.05
+
+
 def test_what_a_script_of_the_controller_costs(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """--jobcomp-script: slurmctld pays for each process that it starts. docs/operations.md says how much."""
     script = f"JobCompType=jobcomp/script\nJobCompLoc={bench.site.prefix}/libexec/jobcomp\n"
     assert compared(bench, capsys, Setup(script, settings={"completion_log": ""}), NOTHING) <= 2.0
 
 
-def compared(bench: Bench, capsys: pytest.CaptureFixture[str], with_us: Setup, without: Setup) -> float:
+def compared(
+    bench: Bench, capsys: pytest.CaptureFixture[str], with_us: Setup, without: Setup, load: Load | None = None
+) -> float:
     """Median of with / without in blocks in the order ABBA: a machine that gets slower or faster meanwhile does so for
     both. Every job of a block with us has its report before the next block begins."""
-    site = bench.site
+    site, load = bench.site, load or Load(BLOCK)
     seconds: dict[str, list[float]] = {"A": [], "B": []}
     ratios = []
     for _ in range(ROUNDS):
@@ -190,17 +206,17 @@ def compared(bench: Bench, capsys: pytest.CaptureFixture[str], with_us: Setup, w
             bench.configure(setup)
             if setup.settings is not None:
                 bench.start_worker(setup.settings)
-            job_id, took_s = bench.play(BLOCK)
+            job_id, took_s = bench.play(load)
             seconds[arm].append(took_s)
             if setup.settings is not None:
-                bench.wait_for_reports(job_id, BLOCK)
+                bench.wait_for_reports(job_id, load.count)
                 site.stop_worker()
         ratios.append(sum(seconds["B"][-2:]) / sum(seconds["A"][-2:]))
     median = statistics.median(ratios)
     with capsys.disabled():
         shown = {arm: " ".join(f"{value:.1f}" for value in values) for arm, values in seconds.items()}
         print(
-            f"\n{ROUNDS} x ABBA, {BLOCK} jobs a block: without {shown['A']} s; with {shown['B']} s; "
+            f"\n{ROUNDS} x ABBA, {load.count} jobs a block: without {shown['A']} s; with {shown['B']} s; "
             f"with / without by round {' '.join(f'{ratio:.3f}' for ratio in ratios)}, median {median:.3f}"
         )
     assert site.cluster.drained() == {}
