@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,7 @@ import orjson
 
 from slurm_triage.cli.source import add_ledger, add_style, clock, clusters, roots, style, warn_of_damage, words
 from slurm_triage.cli.text_table import Column, parse_fields, print_table, printable
-from slurm_triage.errors import UsageError
-from slurm_triage.ledger.query import Filter, by_job, matches, parse_nodes, parse_states, select
+from slurm_triage.ledger.query import Filter, by_job, matches, parse_node_counts, parse_nodes, parse_states, select
 from slurm_triage.ledger.read import ReadCounts
 from slurm_triage.ledger.record import LedgerRecord, to_dict
 from slurm_triage.model.nodelist import fold
@@ -195,27 +194,11 @@ def _found(args: argparse.Namespace, counts: ReadCounts) -> Iterator[LedgerRecor
         states=parse_states(args.state or ""),
         nodes=parse_nodes(args.nodelist or ""),
         classes=words(args.classes),
+        node_counts=parse_node_counts(args.nnodes or ""),
     )
-    where, sizes = roots(args), _sizes(args.nnodes)
+    where = roots(args)
     if not args.jobs:
-        yield from (r for r in select(where, wanted, clusters(args), counts) if r.node_count in sizes)
+        yield from select(where, wanted, clusters(args), counts)
         return
     for job in words(args.jobs):
-        yield from (
-            r for r in by_job(where, job, clusters(args), counts) if matches(r, wanted) and r.node_count in sizes
-        )
-
-
-class _Any:
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
-def _sizes(text: str | None) -> Container[int | None]:
-    """``2``, ``2-8``."""
-    if not text:
-        return _Any()
-    low, _, high = text.partition("-")
-    if not (low.isdecimal() and (high or low).isdecimal()):
-        raise UsageError(f"cannot read the number of nodes {text!r}; write it as 2 or 2-8")
-    return range(int(low), int(high or low) + 1)
+        yield from (r for r in by_job(where, job, clusters(args), counts) if matches(r, wanted))

@@ -6,6 +6,7 @@ import hashlib
 import re
 
 from slurm_triage.model.diagnosis import Diagnosis, Finding
+from slurm_triage.model.exit_status import decode_signal
 from slurm_triage.model.job import NO_JOB, Job
 from slurm_triage.model.same_text import normalise
 
@@ -37,7 +38,7 @@ def fingerprint(diagnosis: Diagnosis, nodes: tuple[str, ...] = (), job: Job = NO
             parts.append(_exception_name(cause.match.block))
     parts.append(normalise(primary.title, nodes))
     if primary.cls == "unknown-death":
-        signal = job.exit_signal or ((job.exit_code or 0) - 128 if (job.exit_code or 0) > 128 else None)
+        signal = job.exit_signal or decode_signal(job.exit_code)
         parts.append(
             f"signal {signal}" if signal or job.state == "NODE_FAIL" else f"{job.exit_code} of {job.user}'s {job.name}"
         )

@@ -38,6 +38,7 @@ class Filter:
     states: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    node_counts: range | None = None
     fingerprint: str | None = None
 
 
@@ -175,6 +176,7 @@ def _cheap(values: dict[str, Any], wanted: Filter) -> bool:
     state = str(values.get("state", "")).split(" ")[0].upper()
     return (
         (not wanted.users or values.get("user") in wanted.users)
+        and (wanted.node_counts is None or values.get("node_count") in wanted.node_counts)
         and (not wanted.accounts or values.get("account") in wanted.accounts)
         and (not wanted.partitions or not set(str(values.get("partition")).split(",")).isdisjoint(wanted.partitions))
         and (not wanted.names or values.get("name") in wanted.names)
@@ -203,3 +205,13 @@ def parse_states(text: str) -> tuple[str, ...]:
 
 def parse_nodes(text: str) -> tuple[str, ...]:
     return expand(text)
+
+
+def parse_node_counts(text: str) -> range | None:
+    """``2``, ``2-8``; empty: all. Raises UsageError."""
+    if not text:
+        return None
+    low, _, high = text.partition("-")
+    if not (low.isdecimal() and (high or low).isdecimal()):
+        raise UsageError(f"cannot read the number of nodes {text!r}; write it as 2 or 2-8")
+    return range(int(low), int(high or low) + 1)

@@ -166,21 +166,25 @@ def test_installed_again_before_the_restart(place: Place) -> None:
         assert place.conf.read_text() == before
 
 
-def test_a_script_does_not_take_its_place_at_once(place: Place) -> None:
-    place.run("--completion-log", "--edit-slurm-conf")
+@pytest.mark.parametrize(
+    ("first", "then", "refusal"),
+    [
+        # A script does not take its place at once.
+        (
+            "--edit-slurm-conf",
+            "--jobcomp-script --edit-slurm-conf",
+            "a reconfigure with another JobCompLoc would end it",
+        ),
+        # Lines taken out by hand, and no restart.
+        ("", "--uninstall --purge", "slurmctld still writes"),
+    ],
+)
+def test_what_would_end_a_running_slurmctld_is_refused(place: Place, first: str, then: str, refusal: str) -> None:
+    place.run("--completion-log", *first.split())
     with writing(place, completion_log(place)):
         before = place.snapshot()
-        result = place.run("--jobcomp-script", "--edit-slurm-conf", check=False)
-        assert (result.returncode, "a reconfigure with another JobCompLoc would end it" in result.stderr) == (1, True)
-        assert place.snapshot() == before
-
-
-def test_lines_taken_out_by_hand_and_no_restart(place: Place) -> None:
-    place.run("--completion-log")
-    with writing(place, completion_log(place)):
-        before = place.snapshot()
-        result = place.run("--uninstall", "--purge", check=False)
-        assert (result.returncode, "slurmctld still writes" in result.stderr) == (1, True)
+        result = place.run(*then.split(), check=False)
+        assert (result.returncode, refusal in result.stderr) == (1, True)
         assert place.snapshot() == before
 
 

@@ -124,6 +124,8 @@ def test_without_a_known_cause_two_programs_have_nothing_in_common() -> None:
     assert made("wrap", 1) != made("wrap", 1, user="bob")
     assert made("a", 0, 9) == made("b", 0, 9, user="bob") == made("b", 137)
     assert made("a", 0, 9) != made("a", 0, 15)
+    # What ssh and mpirun end with is no signal.
+    assert made("a", 255) != made("b", 255)
     assert made("a", 0, state="NODE_FAIL") == made("b", 0, state="NODE_FAIL")
     spoken = diagnosis("XLA could not allocate")
     assert fingerprint(spoken, NODES, Job(job_id="1", name="a")) == fingerprint(
