@@ -114,7 +114,7 @@ class Pool:
 
     def _serve(self, tasks: Sequence[Task], write: int, parent: int, begins_until: float) -> None:
         try:
-            os.setsid()
+            _apart()
             privilege.limit(self._wall_s * len(tasks), self._memory_bytes)
             privilege.drop(tasks[0].job.uid, parent)
             for number, task in enumerate(tasks):
@@ -199,7 +199,7 @@ class Pool:
 
     def _kill(self, child: _Child, why: str) -> None:
         child.killed = child.killed or why
-        # Its own session: whatever it may have started goes with it.
+        # Its own process group: whatever it may have started goes with it.
         for kill in () if child.has_ended else (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(child.pid, signal.SIGKILL)
@@ -218,6 +218,17 @@ class Pool:
         while self._children and time.monotonic() < until:
             self.collect(0.1)
         self._selector.close()
+
+
+def _apart() -> None:
+    """A process group of its own. A session would have a share of the processors of its own as well (session_nice), so
+    it is one only where the worker has a terminal, into which the job's owner could put commands (TIOCSTI)."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        os.setpgid(0, 0)
+    else:
+        os.setsid()
 
 
 def _send(fd: int, data: bytes) -> None:

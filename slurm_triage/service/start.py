@@ -29,5 +29,6 @@ def start_worker(config: str | None = None) -> int:
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )
     with contextlib.suppress(ProcessLookupError):
+        os.setpriority(os.PRIO_PROCESS, process.pid, 19)
         os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))
     return process.pid
