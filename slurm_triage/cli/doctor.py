@@ -13,6 +13,7 @@ from pathlib import Path
 
 from slurm_triage import __version__
 from slurm_triage.errors import LedgerError, TriageError
+from slurm_triage.service.batch_file import events_by_name
 from slurm_triage.settings import Settings, load_settings
 
 OK, INFO, WARNING, FAILED = "ok", "info", "warning", "FAILED"
@@ -120,11 +121,12 @@ def _spool(settings: Settings) -> Iterator[Finding]:
     # The start of a watched job stays as long as the job runs.
     waiting = [path for path in (directory / "new").iterdir() if ".prolog-slurmctld." not in path.name]
     refused = len(list((directory / "bad").iterdir())) if os.access(directory / "bad", os.R_OK | os.X_OK) else 0
+    events = sum(events_by_name(path.name) for path in waiting)
     oldest = min((path.lstat().st_mtime for path in waiting), default=time.time())
     age = time.time() - oldest
     result = WARNING if age > _OLD_EVENT_S else OK
     advice = "; is a worker running, and is accounting well?" if result == WARNING else ""
-    yield result, f"{directory}: {len(waiting)} events wait, the oldest for {age:.0f} s{advice}"
+    yield result, f"{directory}: {events} events wait, the oldest for {age:.0f} s{advice}"
     if refused:
         yield WARNING, f"{refused} files in {directory / 'bad'} were no events of ours; look at them and remove them"
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from slurm_triage.metrics.exposition import Sample
+from slurm_triage.service.batch_file import events_by_name
 from slurm_triage.service.reconcile import MARK
 from slurm_triage.service.spool import BAD, NEW
 
@@ -24,7 +25,7 @@ def spool_samples(spool: Path, now: float) -> list[Sample]:
     refused = _names(spool / BAD)
     found = [
         Sample("spool_readable", 1, {}),
-        Sample("spool_events", len(names), {}),
+        Sample("spool_events", sum(map(events_by_name, names)), {}),
         Sample("spool_oldest_event_age_seconds", _oldest_age(spool / NEW, names, now), {}),
     ]
     return found if refused is None else [*found, Sample("spool_refused_files", len(refused), {})]

@@ -19,6 +19,7 @@ from pathlib import Path
 from slurm_triage.errors import PartialResultError, TriageError
 from slurm_triage.ledger.files import Files, put
 from slurm_triage.service import event_file
+from slurm_triage.service.batch_file import MAX_EVENTS
 from slurm_triage.service.lookup import END_OF_IDS
 from slurm_triage.service.spool_event import COMPLETION_KIND
 from slurm_triage.service.trouble import Trouble
@@ -132,17 +133,17 @@ class CompletionLog:
             self._file = -1
 
     def _carry(self, offset: int, data: bytes) -> None:
-        seen: set[str] = set()
+        begins: dict[str, int] = {}
         for begin, job_id in lines(data):
-            if job_id in seen:
-                continue
+            begins.setdefault(job_id, begin)
+        job_ids = list(begins)
+        for first in range(0, len(job_ids), MAX_EVENTS):
             try:
-                event_file.record(self.spool, job_id, {}, kind=COMPLETION_KIND)
+                event_file.record_many(self.spool, job_ids[first : first + MAX_EVENTS], kind=COMPLETION_KIND)
             except PartialResultError:
                 # A spool that has room for some must not be given the same ones again and again.
-                self._go_to(offset + begin)
+                self._go_to(offset + begins[job_ids[first]])
                 raise
-            seen.add(job_id)
         self._go_to(offset + len(data))
 
     def _open(self) -> bool:

@@ -6,26 +6,43 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from slurm_triage.errors import PartialResultError
+from slurm_triage.service import batch_file
 from slurm_triage.service.spool import NEW, TMP
 from slurm_triage.service.spool_event import VERSION
 
 
 def record(spool: Path, job_id: str, env: Mapping[str, str], *, kind: str = "hook") -> Path:
     """Put one event into the spool, whole or not at all. Raises PartialResultError if that is not possible."""
-    host, now = os.uname().nodename, int(time.time())
-    name = f"{now}.{host}.{kind}.{job_id}.{os.getpid()}"
-    lines = [f"slurm-triage-event={VERSION}", f"kind={kind}", f"host={host}", f"time={now}", f"SLURM_JOB_ID={job_id}"]
-    lines += [f"{key}={_escape(value)}" for key, value in env.items() if value]
-    text = "\n".join([*lines, "end=1", ""])
+    now = int(time.time())
+    return _put(spool, f"{kind}.{job_id}", now, _event(job_id, env, kind, now))
+
+
+def record_many(spool: Path, job_ids: Sequence[str], *, kind: str) -> Path:
+    """Put an event about each of at most ``batch_file.MAX_EVENTS`` jobs into the spool, all in one file or none. Raises
+    PartialResultError if that is not possible."""
+    now = int(time.time())
+    header = [f"slurm-triage-batch={batch_file.VERSION}", f"host={os.uname().nodename}", f"time={now}"]
+    events = [line for job_id in job_ids for line in _event(job_id, {}, kind, now)]
+    return _put(spool, f"batch.{len(job_ids)}", now, [*header, *events, "end-batch=1"])
+
+
+def _event(job_id: str, env: Mapping[str, str], kind: str, now: int) -> list[str]:
+    lines = [f"slurm-triage-event={VERSION}", f"kind={kind}", f"host={os.uname().nodename}", f"time={now}"]
+    lines += [f"{key}={_escape(value)}" for key, value in {"SLURM_JOB_ID": job_id, **env}.items() if value]
+    return [*lines, "end=1"]
+
+
+def _put(spool: Path, about: str, now: int, lines: Iterable[str]) -> Path:
     # A name that nobody can take first, where everybody may write.
-    temporary, final = spool / TMP / f"{name}.{secrets.token_hex(8)}", spool / NEW / name
+    temporary = spool / TMP / f"{now}.{os.uname().nodename}.{about}.{os.getpid()}-{secrets.token_hex(8)}"
+    final = spool / NEW / temporary.name
     try:
         with open(temporary, "x", encoding="ascii") as file:
-            file.write(text)
+            file.writelines(f"{line}\n" for line in lines)
         temporary.rename(final)
     except OSError as error:
         if not isinstance(error, FileExistsError):

@@ -18,6 +18,8 @@ from slurm_triage.slurm.retry import Backoff
 
 #: An event's time comes from another host's clock.
 CLOCK_SLACK_S = 5.0
+#: One message has not the same time in two files: ``date`` gives whole seconds.
+KERNEL_SLACK_S = 1.5
 #: A job that accounting has never heard of: slurmctld sends new jobs within seconds, after an outage within a minute.
 UNKNOWN_WAIT_S = 180.0
 
@@ -67,11 +69,14 @@ class Pending:
         )
 
     def kernel(self) -> dict[str, tuple[KernelMessage, ...]]:
-        """Messages of the nodes' kernels, by host, from files that a node's root wrote."""
+        """Messages of the nodes' kernels, by host, from files that a node's root wrote. Each file has the end of the
+        kernel's buffer at its time, so of an earlier one counts what a later one no longer had."""
         found: dict[str, tuple[KernelMessage, ...]] = {}
-        for arrived in self.arrived:
-            if arrived.trusted and arrived.event.kernel:
-                found[arrived.event.host] = (*found.get(arrived.event.host, ()), *arrived.event.kernel)
+        for arrived in sorted(self.arrived, key=lambda arrived: arrived.event.time):
+            if arrived.trusted and (latest := arrived.event.kernel):
+                begin = min((m.time for m in latest if m.time is not None), default=0.0) - KERNEL_SLACK_S
+                earlier = found.get(arrived.event.host, ())
+                found[arrived.event.host] = (*(m for m in earlier if (m.time or 0.0) < begin), *latest)
         return found
 
     def try_later(self, now: float) -> None:

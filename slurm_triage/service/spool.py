@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import stat
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from slurm_triage.errors import TriageError
-from slurm_triage.service.spool_event import (
-    COMPLETION_KIND,
-    MAX_EVENT_BYTES,
-    BadEventError,
-    CutOffError,
-    Event,
-    parse,
-)
+from slurm_triage.service import batch_file
+from slurm_triage.service.batch_file import Batch, parse_file
+from slurm_triage.service.spool_event import COMPLETION_KIND, MAX_EVENT_BYTES, BadEventError, CutOffError, Event
+
+log = logging.getLogger("slurm-triage")
 
 NEW, TMP, BAD = "new", "tmp", "bad"
 
@@ -48,8 +46,8 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """One event and the file it came in. ``trusted``: the file belongs to root or to Slurm's own user; ``uid``: whose
-    it is."""
+    """One event and the file it came in. ``name``: of the file, with a slash and a number where it holds several.
+    ``trusted``: the file belongs to root or to Slurm's own user; ``uid``: whose it is."""
 
     name: str
     event: Event
@@ -73,7 +71,9 @@ class Spool:
     _read_s: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     """By user, how long his untrusted events have been read in this go."""
     _untrusted: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Whose a known name is, and which job it speaks of."""
+    """Whose an event is, by its name, and which job it speaks of."""
+    _parts: dict[str, set[str]] = field(default_factory=dict)
+    """By file that holds several events, the names of those that wait."""
     _of_user: Counter[int] = field(default_factory=Counter)
     _of_job: Counter[tuple[int, str]] = field(default_factory=Counter)
     _unread: dict[int, dict[str, None]] = field(default_factory=dict)
@@ -97,39 +97,58 @@ class Spool:
                 self._read_s.clear()
                 for trusted, cut_off in self._cut_off.items():
                     self._cut_off[trusted] = {name: cut_off[name] for name in names if name in cut_off}
-                found = [arrived for name in names if (arrived := self._read(folder, name)) is not None]
+                found = [arrived for name in names for arrived in self._read(folder, name)]
                 return sorted(found, key=lambda arrived: arrived.event.time)
             finally:
                 os.close(folder)
         except OSError as error:
             raise TriageError(f"cannot read the spool {self.directory}: {error.strerror}; check it") from error
 
-    def _read(self, folder: int, name: str) -> Arrived | None:
+    @property
+    def waiting(self) -> int:
+        """Events that were read already and are not dealt with, or must not be read yet."""
+        return len(self.known) - len(self._parts) + sum(map(len, self._parts.values()))
+
+    def _read(self, folder: int, name: str) -> list[Arrived]:
         try:
-            found, event = self._event(folder, name)
-            if event is None:
-                self.hold(name, found.st_uid)
-                return None
+            found, batch = self._batch(folder, name)
         except BadEventError:
             self._refuse(name)
-            return None
+            return []
         except OSError as error:
             if error.errno in _ODD:
                 self._refuse(name)
             # What else can be wrong passes: a file system that is away, a file that somebody removed.
-            return None
-        uid, trusted = found.st_uid, self._is_trusted(found) and event.kind != COMPLETION_KIND
+            return []
+        if batch is not None and not batch.events:
+            self._refuse(name)
+            return []
+        if batch is not None and batch.refused:
+            log.info("spool: %d of the events in %s are none of our hooks'", batch.refused, name)
+        uid, trusted = found.st_uid, self._is_trusted(found)
+        taken = list(self._taken(name, batch, uid, trusted=trusted)) if batch is not None else []
+        if not taken:
+            self.hold(name, uid)
+            return []
         self.known.add(name)
-        if not trusted:
+        if batch is not None and len(batch.events) > 1:
+            self._parts[name] = {arrived.name for arrived in taken}
+        return taken
+
+    def _taken(self, file: str, batch: Batch, uid: int, *, trusted: bool) -> Iterator[Arrived]:
+        """Its events, but for those about a job of which this user has told often enough."""
+        for number, event in enumerate(batch.events):
+            name = f"{file}/{number}" if len(batch.events) > 1 else file
+            if trusted and event.kind != COMPLETION_KIND:
+                yield Arrived(name, event, True, uid)
+                continue
             about = (uid, event.job_id)
             if self._of_job[about] >= MAX_OF_JOB:
-                self.hold(name, uid)
-                return None
+                continue
             self._untrusted[name] = about
             self._of_user[uid] += 1
             self._of_job[about] += 1
-            event = event.hint()
-        return Arrived(name, event, trusted, uid)
+            yield Arrived(name, event.hint(), False, uid)
 
     def _may_become_whole(self, name: str, *, trusted: bool) -> bool:
         now, cut_off = self.clock(), self._cut_off[trusted]
@@ -141,8 +160,8 @@ class Spool:
         writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         return found.st_uid in self.trusted_uids and not writable and found.st_nlink == 1
 
-    def _event(self, folder: int, name: str) -> tuple[os.stat_result, Event | None]:
-        """No event where its owner has too many others here."""
+    def _batch(self, folder: int, name: str) -> tuple[os.stat_result, Batch | None]:
+        """No events where their owner has too many others here."""
         handle = os.open(name, _READ, dir_fd=folder)
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
@@ -156,7 +175,13 @@ class Spool:
                 raise BlockingIOError(errno.EAGAIN, "it is others' turn")
             began = self.clock()
             try:
-                return found, parse(file.read(MAX_EVENT_BYTES + 1), found.st_mtime)
+                data = file.read(MAX_EVENT_BYTES + 1)
+                if data.startswith(batch_file.BEGIN):
+                    most = batch_file.MAX_BYTES if trusted else batch_file.MAX_UNTRUSTED_BYTES
+                    data += file.read(most + 1 - len(data))
+                    if len(data) > most:
+                        raise BadEventError(f"the batch has more than {most} bytes; remove it")
+                return found, parse_file(data, found.st_mtime)
             except CutOffError:
                 if not self._may_become_whole(name, trusted=trusted):
                     raise
@@ -204,7 +229,18 @@ class Spool:
 
     def remove(self, names: Iterable[str]) -> None:
         """These events have been dealt with for good. What cannot be removed now is tried again later."""
-        self.unremoved.update(names)
+        for name in names:
+            file = name.partition("/")[0]
+            if (parts := self._parts.get(file)) is not None:
+                parts.discard(name)
+                if parts:
+                    self._discount(name)
+                    continue
+                del self._parts[file]
+                # The last one counts until its file is gone.
+                if name in self._untrusted:
+                    self._untrusted[file] = self._untrusted.pop(name)
+            self.unremoved.add(file)
         for name in tuple(self.unremoved):
             try:
                 (self.directory / NEW / name).unlink(missing_ok=True)

@@ -4,7 +4,7 @@ cannot have come from our hooks is refused, and what passes is a hint, never a f
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from slurm_triage.errors import TriageError
@@ -12,7 +12,7 @@ from slurm_triage.slurm import hook_env
 
 VERSION = "1"
 
-#: The hooks write at most 192 KiB of values, and 100 kernel lines of 600 bytes.
+#: The hooks write at most 192 KiB of values; those of earlier versions also 100 kernel lines of 600 bytes.
 MAX_EVENT_BYTES = 256 << 10
 MAX_LINES = 256
 
@@ -26,8 +26,9 @@ START_KINDS = frozenset({"prolog-slurmctld", "spank"})
 
 _BEGIN = "slurm-triage-event="
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_HOST = re.compile(r"[A-Za-z0-9._-]{1,255}")
+HOST = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _VALUE = re.compile(r"[ -~]*")
+_SECONDS = re.compile(r"\d{1,12}(\.\d{1,9})?", re.ASCII)
 _BYTES = {f"{number:02x}": chr(number) for number in range(256)}
 #: ``sbatch --comment="triage=watch ..."``
 _IN_COMMENT = re.compile(r"(?:^|[\s,;])triage=(\w+)(?=$|[\s,;])")
@@ -78,24 +79,37 @@ class Event:
         return Event(self.kind, self.job_id, "", self.time, {"SLURM_TRIAGE": self.wish} if self.wish else {})
 
 
-def parse(data: bytes, written: float | None = None) -> Event:
-    """The event in a spool file's bytes. ``written``: when, in seconds since the epoch; it counts where the event names
-    no time itself. Raises BadEventError, with one sentence that says why."""
+def parse(data: bytes, written: float | None = None, boot: float | None = None) -> Event:
+    """The event in these bytes. ``written``: when, in seconds since the epoch; it counts where the event names no time
+    itself. ``boot``: when the clock began that its ``uptime`` is of. Raises BadEventError, with one sentence that says
+    why."""
     if len(data) > MAX_EVENT_BYTES:
         raise BadEventError(f"the event has more than {MAX_EVENT_BYTES} bytes; remove it")
-    try:
-        lines = data.decode("ascii").split("\n")
-    except UnicodeDecodeError as error:
-        raise BadEventError("the event is not plain ASCII; remove it") from error
-    if len(lines) > MAX_LINES:
-        raise BadEventError(f"the event has more than {MAX_LINES} lines; remove it")
+    lines = ascii_lines(data, MAX_LINES)
     if lines[-2:] != ["end=1", ""]:
         begun = lines[0].startswith(_BEGIN) or (len(lines) == 1 and _BEGIN.startswith(lines[0]))
         refusal = CutOffError if begun else BadEventError
         raise refusal("the event is not whole (a full disk, or not written by a hook); remove it")
+    values, said = key_values(lines[:-2])
+    return _event(values, said, written, boot)
+
+
+def ascii_lines(data: bytes, most: int) -> list[str]:
+    """Raises BadEventError if they are more, or not in ASCII."""
+    try:
+        lines = data.decode("ascii").split("\n")
+    except UnicodeDecodeError as error:
+        raise BadEventError("the event is not plain ASCII; remove it") from error
+    if len(lines) > most:
+        raise BadEventError(f"the event has more than {most} lines; remove it")
+    return lines
+
+
+def key_values(lines: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    """Lines ``key=value``, and the values of ``kernel``. Raises BadEventError."""
     values: dict[str, str] = {}
     kernel: list[str] = []
-    for line in lines[:-2]:
+    for line in lines:
         key, equals, value = line.partition("=")
         if not equals or _KEY.fullmatch(key) is None or _VALUE.fullmatch(value) is None:
             raise BadEventError("the event has a line that is not key=value; remove it")
@@ -104,10 +118,10 @@ def parse(data: bytes, written: float | None = None) -> Event:
         else:
             # The first value counts: a repeated key is not ours.
             values.setdefault(key, _unescape(value))
-    return _event(values, kernel, written)
+    return values, kernel
 
 
-def _event(values: dict[str, str], kernel: list[str], written: float | None) -> Event:
+def _event(values: dict[str, str], said: list[str], written: float | None, boot: float | None) -> Event:
     version, kind = values.pop("slurm-triage-event", None), values.pop("kind", "")
     host, told = values.pop("host", ""), values.pop("time", "")
     uptime = values.pop("uptime", "")
@@ -115,16 +129,31 @@ def _event(values: dict[str, str], kernel: list[str], written: float | None) -> 
         raise BadEventError(f"the event has version {version or 'none'}, this is for {VERSION}; upgrade the older side")
     if kind not in KINDS:
         raise BadEventError("the event is of no kind that a hook writes; remove it")
-    if _HOST.fullmatch(host) is None:
+    if HOST.fullmatch(host) is None:
         raise BadEventError("the event names no host; remove it")
-    time = float(told) if told.isdigit() else None if told else written
+    time = float(told) if told.isdigit() else None if told else _by_clock(boot, uptime, written)
     if time is None or not 0.0 <= time < 1e12:
         raise BadEventError("the event has no time; remove it")
     job_id = hook_env.job_id(values)
     if job_id is None or len(job_id) > 10:
         raise BadEventError("the event names no job; remove it")
-    boot = time - float(uptime) if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", uptime) else None
-    return Event(kind, job_id, host, time, values, tuple(_message(line, boot) for line in kernel))
+    return Event(kind, job_id, host, time, values, kernel_messages(said, start_of_clock(uptime, time)))
+
+
+def _by_clock(boot: float | None, uptime: str, written: float | None) -> float | None:
+    """When it was written. A clock that was set back since then counts as the time of writing."""
+    if boot is None or written is None or _SECONDS.fullmatch(uptime) is None:
+        return written
+    return min(boot + float(uptime), written)
+
+
+def start_of_clock(uptime: str, now: float) -> float | None:
+    """When it began, in seconds since the epoch; None if ``uptime`` is none."""
+    return now - float(uptime) if _SECONDS.fullmatch(uptime) is not None else None
+
+
+def kernel_messages(said: list[str], boot: float | None) -> tuple[KernelMessage, ...]:
+    return tuple(_message(line, boot) for line in said)
 
 
 def _message(line: str, boot: float | None) -> KernelMessage:

@@ -37,8 +37,8 @@ log = logging.getLogger("slurm-triage")
 MAX_UNRECORDED = 2000
 _SWEEP_S = 3600.0
 
-#: Above this many events, Slurm's log is read on later: it waits better than files in a spool.
-MAX_FILES = 20_000
+#: Above this many events, Slurm's log is read on later: it waits better than events in memory.
+MAX_WAITING = 20_000
 
 #: Runs that ended so long before the time up to which accounting was asked for ends have their report, or are to have
 #: none. A name with a line of Slurm's log in it must not have them reported again. So long, because a record may be
@@ -140,7 +140,7 @@ class Worker:
                 self._next_sweep = now + _SWEEP_S
                 self.spool.sweep()
                 self.making.queue.forget_idle(now)
-            if self.completion_log is not None and len(self.spool.known) < MAX_FILES:
+            if self.completion_log is not None and self.spool.waiting < MAX_WAITING:
                 self.completion_log.carry()
             arrived = self.spool.arrivals()
         except TriageError as error:

@@ -87,7 +87,7 @@ summary "FAILED (exit 1) — Training FAILED (exit=$rc)"
 exit 1
 """
 
-_BODIES = {
+BODIES = {
     "success": "for s in $(seq 0 14); do step $s; done; leave 0",
     "exception": r"""for s in $(seq 0 6); do step $s; done
 [ "$rank" = 1 ] || { sleep 60 & wait $!; leave 0; }
@@ -137,7 +137,7 @@ class LauncherJob:
 
 def script(kind: str) -> str:
     """The batch script of one kind of end."""
-    rank = _RANK.format(steps=STEPS, body=_BODIES[kind])
+    rank = _RANK.format(steps=STEPS, body=BODIES[kind])
     return "#!/bin/bash" + _HEADER.format(steps=STEPS) + rank + _END.format()
 
 

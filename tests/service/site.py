@@ -25,6 +25,7 @@ class Site:
     def __init__(self, cluster: Cluster, prefix: Path, python: str = sys.executable) -> None:
         self.cluster = cluster
         self.prefix = prefix
+        self.queue = prefix / "queue"
         self.python = python
         installed = subprocess.run([python, "-c", "import slurm_triage"], cwd="/", capture_output=True, check=False)
         # A Python that has slurm-triage is used as it is; others find it in the checkout.
@@ -73,11 +74,11 @@ class Site:
         hook_conf = self.prefix / "etc/hook.conf"
         if hook_conf.exists() and "\nqueue=" not in hook_conf.read_text():
             with open(hook_conf, "a") as conf:
-                conf.write(f"queue={self.prefix}/queue\n")
+                conf.write(f"queue={self.queue}\n")
 
     def quiet(self) -> bool:
         """No job is about to report itself: each node's epilog has run, what it queued has been carried and read."""
-        waiting = [*self.prefix.glob("queue/*.*.*"), *self.prefix.glob("spool/new/*")]
+        waiting = [*self.queue.glob("*/*.*.*"), *self.prefix.glob("spool/new/*")]
         return self.cluster.all_idle() and not waiting
 
     def command(self, *args: str, user: str = "root", check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -56,7 +56,7 @@ def test_a_log_waits_where_the_spool_is_full_enough(
     log = tmp_path / "jobs.log"
     log.touch()
     settings = replace(site.settings, completion_log=str(log))
-    monkeypatch.setattr(worker, "MAX_FILES", 3)
+    monkeypatch.setattr(worker, "MAX_WAITING", 3)
     # Accounting knows none of these yet.
     site.publish()
     for job_id in ("905", "906", "907"):
@@ -69,9 +69,10 @@ def test_a_log_waits_where_the_spool_is_full_enough(
         for _ in range(5):
             at_work.step()
         assert len(site.waiting()) == 3
-        monkeypatch.setattr(worker, "MAX_FILES", 4)
+        monkeypatch.setattr(worker, "MAX_WAITING", 4)
         at_work.step()
-        assert len(site.waiting()) == 13
+        assert len(site.waiting()) == 3 + 1, "one file with all ten"
+        assert at_work.spool.waiting == 13
         at_work.drain()
 
 

@@ -365,19 +365,21 @@ def test_a_spool_with_room_for_some_is_given_the_others_next_time(
 ) -> None:
     """It used to be given the first ones for ever."""
     place.write(*range(1, 31))
-    real, room = event_file.record, [0]
+    monkeypatch.setattr(completion_log, "MAX_EVENTS", 5)
+    real, room = event_file.record_many, [0]
 
-    def record(spool: Path, job_id: str, env: dict[str, str], *, kind: str) -> Path:
+    def record_many(spool: Path, job_ids: list[str], *, kind: str) -> Path:
         if not room[0]:
             raise PartialResultError("the disk is full")
         room[0] -= 1
-        return real(spool, job_id, env, kind=kind)
+        return real(spool, job_ids, kind=kind)
 
-    monkeypatch.setattr(event_file, "record", record)
+    monkeypatch.setattr(event_file, "record_many", record_many)
     found = []
     for _ in range(3):
-        room[0] = 10
-        found += place.job_ids()
-        place.reader.remove(set(place.reader.known))
+        room[0] = 2
+        arrived = place.arrived()
+        found += sorted(int(one.event.job_id) for one in arrived)
+        place.reader.remove([one.name for one in arrived])
         place.restart()
     assert found == list(range(1, 31))

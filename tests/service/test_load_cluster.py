@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -73,11 +74,20 @@ class Bench:
         cluster.wait_for("all nodes idle", cluster.all_idle, 60.0)
 
     def start_worker(self, settings: Mapping[str, str]) -> int:
-        """As our unit starts it (systemd/slurm-triage-worker.service): CPUSchedulingPolicy=idle, Nice=19."""
+        """As our unit starts it (systemd/slurm-triage-worker.service): CPUSchedulingPolicy=idle, Nice=19. It is at work
+        when this returns, as it is on a site, where it was started days ago."""
+        begun = self.begun
         pid = self.site.start_worker(**settings)
         os.setpriority(os.PRIO_PROCESS, pid, 19)
         os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+        self.site.cluster.wait_for("a worker at work", lambda: self.begun > begun, 60.0)
         return pid
+
+    @property
+    def begun(self) -> int:
+        """How many workers have begun their work."""
+        log = self.site.prefix / "worker.log"
+        return log.read_text(errors="replace").count("at work: spool") if log.exists() else 0
 
     @property
     def waiting(self) -> int:
@@ -115,6 +125,9 @@ def bench(host_cluster: Cluster) -> Iterator[Bench]:
     path = cluster.path(cluster.layout.slurm_conf)
     cluster.reconfigure(*BARE)
     site = Site(cluster, cluster.dir / f"load-{os.getpid()}")
+    # In memory, as /run is on a node; here it may be on the disk.
+    site.queue = Path(f"/dev/shm/slurm-triage-load-{os.getpid()}")
+    site.queue.mkdir(0o700)
     conf = path.read_text()
     try:
         site.install("--edit-slurm-conf")
@@ -125,6 +138,7 @@ def bench(host_cluster: Cluster) -> Iterator[Bench]:
         site.stop_worker()
         site.install("--uninstall", "--purge", check=False)
         cluster.reconfigure()
+        shutil.rmtree(site.queue)
 
 
 def test_a_storm_of_instant_jobs(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

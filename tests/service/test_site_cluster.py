@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
-import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.layout import USERS
-from tests.service.launcher_jobs import JOBS, script
+from tests.service.launcher_jobs import BODIES, JOBS, STEPS, script
 from tests.service.site import QUICK, Site, installed
 
 ALICE, BOB = USERS
@@ -150,25 +152,75 @@ def test_requeued_job_has_two_records(site: Site) -> None:
     cluster.wait_for("two records", lambda: states() == ["REQUEUED", "COMPLETED"], WAIT_S)
 
 
+#: Steps on until the step that somebody has written into "last", however long anything else on this machine takes.
+STEPS_ON = r"""s=0
+until [ -s last ] && [ "$(cat last)" -lt $s ]; do
+    printf '%s' "$(date -u '+I%m%d %H:%M:%S.000000 140 max_logging.py:49] ')"
+    step $s
+    sleep 0.4
+    s=$((s + 1))
+done
+sleep 600 & wait $!"""
+
+
 def test_watching_a_running_job(site: Site) -> None:
     cluster = site.cluster
     directory = site.outputs(ALICE, f"watch-{time.time_ns()}")
-    job_id = site.submit(JOBS["hang"], ALICE, directory)
-    log = cluster.path(directory) / f"outputs/{job_id}-{JOBS['hang'].job_name}.log"
-    cluster.wait_for("step 6", lambda: log.exists() and log.read_text().count("completed step: 6") == 2, 60.0)
+    here = cluster.path(directory)
+    text = script("hang").replace(BODIES["hang"], STEPS_ON).replace(f"steps={STEPS}", "steps=1000")
+    text = text.replace(f"param steps: {STEPS}", "param steps: 1000")
+    job_id = site.submit(replace(JOBS["hang"], script=text), ALICE, directory)
+    log = here / f"outputs/{job_id}-{JOBS['hang'].job_name}.log"
+
+    def steps() -> int:
+        """Finished by both ranks."""
+        return log.read_text().count("completed step: ") // 2 if log.exists() else 0
+
+    cluster.wait_for("step 6", lambda: steps() > 6, 60.0)
     cluster.wait_for("RUNNING in accounting", lambda: "RUNNING" in cluster.sacct("-nX", "-j", job_id), 60.0)
-    assert f"{job_id} running: step 6/14" in site.command("watch", job_id, user=ALICE).stdout
-    end = threading.Timer(9.0, cluster.scancel, [job_id])
-    end.start()
-    followed = site.command(
-        "watch", job_id, "--limit", "4", "--follow", "--interval", "0.5", "--exit-code", user=ALICE, check=False
-    )
-    end.join()
-    assert followed.returncode == 1
-    assert f"{job_id} running: step 6/14" in followed.stdout
-    assert f"{job_id} hanging: step 6/14" in followed.stdout
-    assert "all 2 ranks stopped after step 6" in followed.stdout
-    assert f"{job_id} has ended (CANCELLED)" in followed.stdout
+    assert re.search(rf"^{job_id} running: step \d+/999", site.command("watch", job_id, user=ALICE).stdout)
+    said = here / "said"
+    said.touch()
+    uid = cluster.uid(ALICE)
+    watch = [
+        "setpriv",
+        f"--reuid={uid}",
+        f"--regid={uid}",
+        "--clear-groups",
+        site.python,
+        "-m",
+        "slurm_triage",
+        "watch",
+        job_id,
+    ]
+    argv = [
+        "sh",
+        "-c",
+        'exec "$@" >"$0"',
+        str(said),
+        *watch,
+        "--limit",
+        "4",
+        "--follow",
+        "--interval",
+        "0.5",
+        "--exit-code",
+    ]
+    env = {**site.env, "HOME": str(cluster.home(ALICE))}
+    with ThreadPoolExecutor(1) as pool:
+        followed = pool.submit(cluster.run, argv, env=env, check=False, timeout_s=120.0)
+        try:
+            cluster.wait_for("running", lambda: f"{job_id} running: step" in said.read_text(), 60.0)
+            last = steps() + 5
+            (here / "last.new").write_text(str(last))
+            (here / "last.new").rename(here / "last")
+            hangs = f"{job_id} hanging: step {last}/999"
+            cluster.wait_for(hangs, lambda: hangs in said.read_text(), 60.0)
+            assert f"all 2 ranks stopped after step {last}" in said.read_text()
+        finally:
+            cluster.scancel(job_id)
+        assert followed.result().returncode == 1
+    assert f"{job_id} has ended (CANCELLED)" in said.read_text().partition(hangs)[2]
 
 
 def test_lost_node(site: Site) -> None:

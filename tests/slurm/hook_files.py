@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_triage.service.spool_event import Event, parse
+from slurm_triage.service.batch_file import parse_file
+from slurm_triage.service.spool_event import Event
 from tests.bench.hooks import JOBCOMP_ENV
 
 #: What /bin/sh is on Debian; on Alpine and in initramfs images; on the Red Hat family and SUSE.
@@ -35,7 +36,12 @@ EVERY_HOOK = ("prolog-slurmctld", "epilog-slurmctld", "jobcomp", "mail", "task-e
 
 
 def events_in(spool: Path) -> list[Event]:
-    return [parse(path.read_bytes(), path.stat().st_mtime) for path in sorted((spool / "new").iterdir())]
+    """Of all files, in the order of their names and places."""
+    return [
+        event
+        for path in sorted((spool / "new").iterdir())
+        for event in parse_file(path.read_bytes(), path.stat().st_mtime).events
+    ]
 
 
 @dataclass(frozen=True)

@@ -76,19 +76,19 @@ def test_long_values_hide_no_event(hooks: Hooks) -> None:
         hooks.run(name, {**dict.fromkeys(keys, "é" * 4096), **short})
     events = hooks.carried()
     assert sorted(event.kind for event in events) == sorted(
-        ("epilog", "epilog-slurmctld", "jobcomp", "mail", "node", "prolog-slurmctld", "task-epilog")
+        ("epilog", "epilog-slurmctld", "jobcomp", "mail", "prolog-slurmctld", "task-epilog")
     )
     assert {(event.job_id, event.env["SLURM_JOB_EXIT_CODE2"], event.env["SLURM_JOB_STATE"]) for event in events} == {
         ("7877", "137:0", "FAILED")
     }
-    assert [len(event.kernel) for event in events if event.kind == "node"] == [100]
+    assert [len(event.kernel) for event in events if event.kind == "epilog"] == [105]
 
 
 def test_hostile_environment(hooks: Hooks) -> None:
     """What a user can put into the environment of his own TaskEpilog, and more than Slurm gives to any other hook."""
     evil = hooks.directory / "evil"
     evil.mkdir()
-    for command in ("date", "cp", "rm", "od", "dmesg", "grep", "tr", "timeout", "printf", "mkdir", "sleep"):
+    for command in ("date", "cat", "rm", "od", "dd", "dmesg", "grep", "sed", "timeout", "printf", "mkdir", "sleep"):
         (evil / command).write_text(f"#!/bin/sh\ntouch {hooks.directory}/pwned\n")
         (evil / command).chmod(0o755)
     (evil / "rc").write_text(f"touch {hooks.directory}/pwned\n")
@@ -112,7 +112,8 @@ def test_hostile_environment(hooks: Hooks) -> None:
     hooks.kernel_says("[ 5001.000123] Out of memory: Killed process 2 (python3) total-vm:1kB\n")
     for name in ("50-slurm-triage", "task-epilog", "epilog-slurmctld"):
         hooks.run(name, environment)
-    assert hooks.event("node").host == "chi2801"
+    event = hooks.event("epilog")
+    assert (event.host, len(event.kernel)) == ("chi2801", 1)
     assert hooks.event("epilog").env["SLURM_JOB_NAME"] == HOSTILE
     assert not list(hooks.directory.rglob("pwned"))
 
@@ -217,43 +218,32 @@ def test_a_spool_behind_a_link_is_a_spool(hooks: Hooks) -> None:
 
 
 def predict(hooks: Hooks) -> None:
-    """From now on, it is known how the file of an event will be called."""
+    """From now on, it is known how the file of an event will be called. A node's: test_node_hook.py."""
     hooks.replace("record-event", "$$", "4242")
-    hooks.replace("record-event", "/proc/uptime", f"{hooks.directory}/uptime")
 
 
-@pytest.mark.parametrize("name", ["epilog-slurmctld", "50-slurm-triage"])
-def test_a_link_in_the_way_is_not_followed(hooks: Hooks, name: str) -> None:
+def test_a_link_in_the_way_is_not_followed(hooks: Hooks) -> None:
     """Names can be guessed: somebody who may write into the spool must not make root write elsewhere."""
     victim = hooks.directory / "victim"
     victim.write_text("precious")
     predict(hooks)
-    file = {"epilog-slurmctld": "epilog-slurmctld.7877.4242", "50-slurm-triage": "epilog.7877.4242.0"}[name]
     for target in (victim, hooks.directory / "not-there-yet"):
-        link = hooks.directory / "spool/new" / f"10000.55.chi2801.{file}"
+        link = hooks.directory / "spool/new" / "10000.55.chi2801.epilog-slurmctld.7877.4242"
         link.symlink_to(target)
-        hooks.run(name, NODE)
-        hooks.carried()
+        hooks.run("epilog-slurmctld", NODE)
         assert not link.is_symlink(), "it is in nobody's way any more"
         link.unlink(missing_ok=True)
     assert victim.read_text() == "precious"
     assert not (hooks.directory / "not-there-yet").exists()
 
 
-@pytest.mark.parametrize("name", ["epilog-slurmctld", "50-slurm-triage"])
-def test_a_pipe_in_the_way_keeps_nobody(hooks: Hooks, name: str) -> None:
+def test_a_pipe_in_the_way_keeps_nobody(hooks: Hooks) -> None:
     """A shell that opens it waits for ever, also under noclobber."""
     predict(hooks)
-    hooks.kernel_says("Out of memory: Killed process 12\n")
-    file = {"epilog-slurmctld": "epilog-slurmctld.7877.4242", "50-slurm-triage": "epilog.7877.4242.0"}[name]
-    for end in ("", ".kernel"):
-        os.mkfifo(hooks.directory / "spool/new" / f"10000.55.chi2801.{file}{end}")
-    hooks.run(name, NODE)
-    until = time.monotonic() + 10.0
-    while any((hooks.directory / "queue").glob("*/*.*")):
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    assert (hooks.directory / "spool/new" / f"10000.55.chi2801.{file}").is_file()
+    pipe = hooks.directory / "spool/new/10000.55.chi2801.epilog-slurmctld.7877.4242"
+    os.mkfifo(pipe)
+    hooks.run("epilog-slurmctld", NODE)
+    assert pipe.is_file()
 
 
 @pytest.mark.parametrize("limit", ["-f 0", "-v 65536"])
@@ -267,13 +257,13 @@ def test_limits_are_nobodys_trouble(hooks: Hooks, limit: str) -> None:
 
 def test_functions_in_the_environment_are_not_called(hooks: Hooks) -> None:
     """bash takes functions from there, and calls them instead of programs and of most of what it has built in."""
-    shells, programs = "printf read [ umask cd", "od date rm mkdir flock dmesg grep tr cp cmp"
+    shells, programs = "printf read [ umask cd", "od date rm mkdir flock dmesg grep sed cat dd"
     words = (*shells.split(), *programs.split())
     functions = {f"BASH_FUNC_{word}%%": f"() {{ : >{hooks.directory}/pwned; }}" for word in words}
     hooks.kernel_says("Out of memory: Killed process 12\n")
     for name in EVERY_HOOK:
         hooks.run(name, {**NODE, **JOBCOMP_ENV, **functions})
-    assert {event.kind for event in hooks.carried()} >= {"epilog", "node", "mail", "jobcomp", "prolog-slurmctld"}
+    assert {event.kind for event in hooks.carried()} >= {"epilog", "mail", "jobcomp", "prolog-slurmctld"}
     assert not (hooks.directory / "pwned").exists()
 
 
