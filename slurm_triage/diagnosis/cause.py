@@ -26,6 +26,7 @@ from slurm_triage.diagnosis.conditions import with_role
 from slurm_triage.diagnosis.traceback import final_exception, traceback_lines
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts, Match, Place, StepSeries
+from slurm_triage.model.rank_label import RANK_LABEL
 
 #: Signals by which a process ends itself after being told that a peer is gone.
 _ABORT = "SIGABRT"
@@ -56,8 +57,6 @@ _TORCHRUN = "torchrun-"
 _DRIVERS_EXCEPTION = "ray.exceptions."
 #: Lines of a traceback are quoted at most this long when compared with other findings' text.
 _COMPARE_CHARS = 120
-#: Quoted lines have lost the rank that PyTorch puts before them; the text of a finding keeps it.
-_TORCH_RANK = re.compile(r"^\[rank:? ?\d+\]:? ?", re.IGNORECASE)
 #: A message of its own, written through a logger: it may follow a traceback, but it is no part of one.
 _LOGGED = re.compile(r"^(?:\d{4}-\d\d-\d\d[ T]\S+:? )?[IWEF](?:\d{4} \d\d:\d\d:| external/)")
 
@@ -288,7 +287,10 @@ def _same_worker(one: Match, other: Match) -> bool:
 
 def _quotes(block: Sequence[str], text: str) -> bool:
     """Whether a traceback's lines contain the text of another finding."""
-    needle = _TORCH_RANK.sub("", text.strip())[:_COMPARE_CHARS]
+    # Quoted lines have lost the rank that PyTorch puts before them; the text of a finding keeps it.
+    said = text.strip()
+    label = RANK_LABEL.match(said)
+    needle = said[label.end() if label is not None else 0 :][:_COMPARE_CHARS]
     return bool(needle) and any(line.strip()[:_COMPARE_CHARS] in (needle, text) or needle in line for line in block)
 
 

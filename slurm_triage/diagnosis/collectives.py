@@ -17,6 +17,7 @@ from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.duration import human
 from slurm_triage.model.facts import Match
 from slurm_triage.model.nodelist import fold_ranks
+from slurm_triage.model.rank_label import RANK_LABEL
 
 SubCause = Literal["sizes", "operations", "order", "behind", "missing", "waiting"]
 #: Capture of a finding that holds its SubCause, for next steps and for readers of ``triage.json``.
@@ -30,8 +31,6 @@ ABSENT = frozenset({"behind", "missing"})
 
 #: Operations in which ranks may pass different sizes by design.
 _UNEVEN = re.compile(r"^(?:GATHER|SCATTER)|ALLTOALL|SEND|RECV|COALESCED|UNKNOWN", re.IGNORECASE)
-#: The number that PyTorch puts before every line is the rank in the whole job; the one inside is that in its group.
-_JOB_RANK = re.compile(r"\[rank:? ?(\d{1,6})\]", re.IGNORECASE)
 #: Numbers that ranks of a job cannot reach: memory that was never set (seen in 2.3).
 _MAX_NUMBER = 10**12
 #: Ranks that print nothing are named when they are this few of all: ranks of a subgroup leave regular holes.
@@ -127,7 +126,7 @@ def _captured(finding: Finding, name: str) -> int | None:
 
 def own_rank(match: Match) -> int | None:
     """The rank in the whole job of whoever prints a line about a collective, if the line says it."""
-    prefix = _JOB_RANK.search(match.first.text)
+    prefix = RANK_LABEL.search(match.first.text)
     if prefix is not None:
         return int(prefix[1])
     group, own = match.captures.get("group"), _number(match.captures, "reporting_rank")

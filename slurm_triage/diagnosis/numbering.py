@@ -13,9 +13,8 @@ from dataclasses import replace
 from slurm_triage.diagnosis.collectives import own_rank
 from slurm_triage.model.diagnosis import Finding
 from slurm_triage.model.facts import AttemptFacts, ExitRecord, Match, TellingLine
+from slurm_triage.model.rank_label import RANK_LABEL
 
-#: PyTorch's own label: the process that prints it has that global rank. ("rank 3: " may be said about another one.)
-_OWN_RANK = re.compile(r"\[rank:? ?(\d+)\]", re.IGNORECASE)
 #: The capture of a line about a collective that names its rank within the text.
 _REPORTER = "reporting_rank"
 #: An exit code in the words of torchrun's lines and of its table.
@@ -55,7 +54,7 @@ def _several_behind_no_label(attempt: AttemptFacts) -> bool:
 
 
 def _is_other(match: Match) -> bool:
-    if _OWN_RANK.match(match.first.text):
+    if RANK_LABEL.match(match.first.text):
         return match.worker not in {None, match.rank}
     return _REPORTER in match.captures and own_rank(match) not in {None, match.rank}
 
@@ -106,5 +105,5 @@ def telling_by_rank(lines: Iterable[TellingLine], attempt: AttemptFacts) -> tupl
     if not several_per_task(attempt):
         return tuple(lines)
     return tuple(
-        replace(line, rank=int(own[1]) if (own := _OWN_RANK.match(line.place.text)) else None) for line in lines
+        replace(line, rank=int(own[1]) if (own := RANK_LABEL.match(line.place.text)) else None) for line in lines
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slurm_triage.model.rank_label import RANK_LABEL
 from slurm_triage.model.same_text import normalise
 from slurm_triage.model.sentence import sentence
 from slurm_triage.report.plain_text import shown
@@ -31,8 +31,6 @@ MAX_TITLE = 160
 _COMPARED_CHARS = 200
 #: A longer name than this pushes the quoted text off the line; the log of a job is then called "log".
 _MAX_NAME = 24
-
-_TORCH_RANK = re.compile(r"\[rank:? ?(\d+)\]", re.IGNORECASE)
 
 _PRIORITY = {"root": 1, "contributor": 2, "consequence": 3, "teardown": 4, "context": 5}
 
@@ -183,7 +181,7 @@ def _quote(finding: Finding, names: Mapping[str, str]) -> Quote:
 def _rank(finding: Finding) -> int | None:
     """The global rank that PyTorch puts before a line, else the task behind whose label it was printed: several
     workers share one."""
-    named = _TORCH_RANK.match(finding["first"]["text"]) if finding["first"] is not None else None
+    named = RANK_LABEL.match(finding["first"]["text"]) if finding["first"] is not None else None
     return int(named[1]) if named is not None else finding["rank"]
 
 
