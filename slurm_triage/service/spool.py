@@ -120,18 +120,20 @@ class Spool:
                 self._refuse(name)
             # What else can be wrong passes: a file system that is away, a file that somebody removed.
             return []
-        if batch is not None and not batch.events:
+        if batch is None:
+            self.hold(name, found.st_uid)
+            return []
+        if not batch.events:
             self._refuse(name)
             return []
-        if batch is not None and batch.refused:
+        if batch.refused:
             log.info("spool: %d of the events in %s are none of our hooks'", batch.refused, name)
-        uid, trusted = found.st_uid, self._is_trusted(found)
-        taken = list(self._taken(name, batch, uid, trusted=trusted)) if batch is not None else []
+        taken = list(self._taken(name, batch, found.st_uid, trusted=self._is_trusted(found)))
         if not taken:
-            self.hold(name, uid)
+            self.hold(name, found.st_uid)
             return []
         self.known.add(name)
-        if batch is not None and len(batch.events) > 1:
+        if len(batch.events) > 1:
             self._parts[name] = {arrived.name for arrived in taken}
         return taken
 

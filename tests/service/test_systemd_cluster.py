@@ -85,6 +85,14 @@ def test_the_worker_is_enabled_and_writes_into_its_users_directories(site: Boote
     assert site.machine.show(WORKER, "NRestarts") == "0"
 
 
+def test_the_worker_leaves_the_processors_to_slurm(site: BootedSite) -> None:
+    pid = site.machine.show(WORKER, "MainPID")
+    assert "SCHED_IDLE" in site.machine.run("chrt", "-p", pid).stdout
+    if not Path("/proc/self/autogroup").exists():
+        pytest.skip("this kernel has no autogroups")
+    assert site.machine.run("cat", f"/proc/{pid}/autogroup").stdout.strip().endswith("nice 19")
+
+
 def test_a_killed_worker_is_started_again(site: BootedSite) -> None:
     first = site.machine.show(WORKER, "MainPID")
     site.machine.run("kill", "-KILL", first)
