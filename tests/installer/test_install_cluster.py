@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_triage.service.spool_event import parse
 from tests.cluster.cluster import Cluster
 from tests.service.site import Site
+from tests.slurm.hook_files import events_in
 
 
 def run_jobs(cluster: Cluster) -> None:
@@ -20,7 +20,7 @@ def run_jobs(cluster: Cluster) -> None:
 
 
 def kinds(spool: Path) -> set[str]:
-    return {parse(path.read_bytes(), path.stat().st_mtime).kind for path in spool.iterdir()}
+    return {event.kind for event in events_in(spool)}
 
 
 @pytest.mark.parametrize("way", ["--completion-log", "--jobcomp-script"])
@@ -37,7 +37,7 @@ def test_coming_and_going_drains_no_node(host_cluster: Cluster, way: str) -> Non
         cluster.ctld_restart()
         cluster.scontrol("reconfigure")
         run_jobs(cluster)
-        spool, log = site.prefix / "spool/new", site.prefix / "var/completed/jobs.log"
+        spool, log = site.prefix / "spool", site.prefix / "var/completed/jobs.log"
         wanted = {"epilog"} if way == "--completion-log" else {"epilog", "jobcomp"}
         # What a node has to say comes some seconds after its job's end.
         cluster.wait_for("events of nodes", lambda: wanted <= kinds(spool), 15.0)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_triage.service.batch_file import parse_file
-from slurm_triage.service.spool_event import Event
+from slurm_triage.service.batch_file import Batch, parse_file
+from slurm_triage.service.spool_event import CutOffError, Event
 from tests.bench.hooks import JOBCOMP_ENV
 
 #: What /bin/sh is on Debian; on Alpine and in initramfs images; on the Red Hat family and SUSE.
@@ -37,11 +37,19 @@ EVERY_HOOK = ("prolog-slurmctld", "epilog-slurmctld", "jobcomp", "mail", "task-e
 
 def events_in(spool: Path) -> list[Event]:
     """Of all files, in the order of their names and places."""
-    return [
-        event
-        for path in sorted((spool / "new").iterdir())
-        for event in parse_file(path.read_bytes(), path.stat().st_mtime).events
-    ]
+    return [event for path in sorted((spool / "new").iterdir()) for event in _whole(path).events]
+
+
+def _whole(path: Path) -> Batch:
+    """A file is written where it is read; its writer has a second for that."""
+    until = time.monotonic() + 1.0
+    while True:
+        try:
+            return parse_file(path.read_bytes(), path.stat().st_mtime)
+        except CutOffError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurm_triage.service.spool_event import Event, parse
+from slurm_triage.service.spool_event import Event
 from slurm_triage.slurm.controller import Controller
 from slurm_triage.slurm.sacct import SacctAccounting
 from tests.cluster import scenarios
 from tests.cluster.cluster import Cluster
 from tests.cluster.layout import CHECKOUT
+from tests.slurm.hook_files import events_in
 
 HOOK_KINDS = ("epilog-slurmctld", "prolog-slurmctld", "jobcomp", "mail", "task-epilog")
 HELPERS = ("record-event", "carry-events", "kernel-messages")
@@ -89,8 +90,7 @@ def wait_for_controller(cluster: Cluster) -> None:
 
 
 def read_spool(spool: Path) -> list[Event]:
-    paths = sorted((spool / "new").iterdir(), key=lambda path: path.stat().st_mtime)
-    return [parse(path.read_bytes(), path.stat().st_mtime) for path in paths]
+    return sorted(events_in(spool), key=lambda event: event.time)
 
 
 def accounting(cluster: Cluster, *, controller: bool = False) -> SacctAccounting:

@@ -85,7 +85,7 @@ def test_the_kernels_out_of_memory_kills_are_in_the_snapshot(played: Played) -> 
     if "oom-batch" in played.skipped:
         pytest.skip(played.skipped["oom-batch"])
     job_id = played.ids["oom-batch"]
-    (event,) = played.events_of("oom-batch", "node")
+    (event,) = played.events_of("oom-batch", "epilog")
     mine = [message for message in event.kernel if f"/job_{job_id}/" in message.text]
     assert any("oom-kill:" in message.text and "task=python3" in message.text for message in mine)
     killed = [message for message in event.kernel if "Killed process" in message.text]
