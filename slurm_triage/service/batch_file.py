@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, replace
 
 from slurm_triage.service.spool_event import (
+    EPOCH,
     HOST,
     MAX_EVENT_BYTES,
     BadEventError,
@@ -28,8 +29,9 @@ _EVENT_BEGIN, _EVENT_END = b"slurm-triage-event=", b"\nend=1\n"
 MAX_EVENTS = 100
 #: 64 KiB of the kernel's buffer, in lines that are longer than the shortest that matters.
 MAX_HEADER_LINES = 4096
-#: Of root's or Slurm's own, and of anybody's. The first holds 100 events of the longest, the second 100 of 8 KiB.
-MAX_BYTES, MAX_UNTRUSTED_BYTES = MAX_EVENTS * MAX_EVENT_BYTES, 1 << 20
+#: 100 events of the longest. Of anybody's, long ones are passed over: the others of a batch are other users'.
+MAX_BYTES, MAX_UNTRUSTED_EVENT_BYTES = MAX_EVENTS * MAX_EVENT_BYTES, 10 << 10
+MAX_HEADER_BYTES = 1 << 20
 
 #: The number of events is in a batch's name, for those who only list the spool.
 _NAME = re.compile(r"\.batch\.([1-9][0-9]{0,2})\.[0-9a-f.-]+\Z", re.ASCII)
@@ -49,7 +51,7 @@ def events_by_name(name: str) -> int:
     return min(int(match[1]), MAX_EVENTS) if match is not None else 1
 
 
-def parse_file(data: bytes, written: float | None = None) -> Batch:
+def parse_file(data: bytes, written: float | None = None, most: int = MAX_EVENT_BYTES) -> Batch:
     """What a spool file's bytes say. ``written``: when, in seconds since the epoch. Raises BadEventError if the file
     as a whole is none of our hooks', CutOffError if its end is missing."""
     if not data.startswith(BEGIN):
@@ -59,13 +61,15 @@ def parse_file(data: bytes, written: float | None = None) -> Batch:
     if not data.endswith(b"\n" + END):
         raise CutOffError("the batch is not whole (a full disk, or not written by a hook); remove it")
     header, begin, rest = data[: -len(END)].partition(b"\n" + _EVENT_BEGIN)
+    if len(header) > MAX_HEADER_BYTES:
+        raise BadEventError(f"the batch begins with more than {MAX_HEADER_BYTES} bytes; remove it")
     values, said = key_values(ascii_lines(header, MAX_HEADER_LINES))
     if values.get("slurm-triage-batch") != VERSION:
         raise BadEventError(f"the batch is of another version than {VERSION}; upgrade the older side")
     host, told, uptime = values.get("host", ""), values.get("time", ""), values.get("uptime", "")
-    if HOST.fullmatch(host) is None or not told.isdigit() or len(told) > 12:
+    if HOST.fullmatch(host) is None or EPOCH.fullmatch(told) is None:
         raise BadEventError("the batch names no host or no time; remove it")
-    parts = (begin[1:] + rest).split(_EVENT_END)[:-1]
+    parts = (begin[1:] + rest).split(_EVENT_END, MAX_EVENTS + 1)[:-1]
     if len(parts) > MAX_EVENTS:
         raise BadEventError(f"the batch has more than {MAX_EVENTS} events; remove it")
     now = float(told)
@@ -73,6 +77,8 @@ def parse_file(data: bytes, written: float | None = None) -> Batch:
     kernel = kernel_messages(said, boot)
     events = []
     for part in parts:
+        if len(part) > most:
+            continue
         try:
             event = parse(part + _EVENT_END, now, boot)
         except BadEventError:

@@ -70,14 +70,22 @@ class Pending:
 
     def kernel(self) -> dict[str, tuple[KernelMessage, ...]]:
         """Messages of the nodes' kernels, by host, from files that a node's root wrote. Each file has the end of the
-        kernel's buffer at its time, so of an earlier one counts what a later one no longer had."""
-        found: dict[str, tuple[KernelMessage, ...]] = {}
-        for arrived in sorted(self.arrived, key=lambda arrived: arrived.event.time):
-            if arrived.trusted and (latest := arrived.event.kernel):
-                begin = min((m.time for m in latest if m.time is not None), default=0.0) - KERNEL_SLACK_S
-                earlier = found.get(arrived.event.host, ())
-                found[arrived.event.host] = (*(m for m in earlier if (m.time or 0.0) < begin), *latest)
-        return found
+        kernel's buffer at its time, so most messages are in several: one of the same text and time is told once. Which
+        file is the later one nobody can tell from events (rounded clocks, a carrier that was killed)."""
+        found: dict[str, list[KernelMessage]] = {}
+        for arrived in self.arrived:
+            if not arrived.trusted or not arrived.event.kernel:
+                continue
+            told = found.setdefault(arrived.event.host, [])
+            times: dict[str, list[float]] = {}
+            for one in told:
+                times.setdefault(one.text, []).append(one.time or 0.0)
+            told += [
+                one
+                for one in arrived.event.kernel
+                if not any(abs(at - (one.time or 0.0)) < KERNEL_SLACK_S for at in times.get(one.text, ()))
+            ]
+        return {host: tuple(sorted(told, key=lambda one: one.time or 0.0)) for host, told in found.items()}
 
     def try_later(self, now: float) -> None:
         """Accounting's record is not what it will be."""

@@ -25,6 +25,8 @@ NEW, TMP, BAD = "new", "tmp", "bad"
 
 #: As many files are looked at in one go: 10 000 array tasks leave up to three events each.
 MAX_LISTED = 50_000
+#: More of Slurm's own events are not read while these wait: accounting may be away for days.
+MAX_READ = 200_000
 #: Refused files are kept for the admin, but a flood of them must not fill the disk.
 MAX_BAD = 100
 #: So many untrusted events of one user are held at a time, and of those so many about one job; the others stay unread
@@ -38,6 +40,9 @@ PATIENCE_S, MAX_CUT_OFF = 10.0, 1000
 #: For so long the untrusted events of one user are read in one go; then it is others' turn. 10 000 of the longest, full
 #: of escapes, took minutes.
 READ_S = 0.2
+#: And of all users together: one may have 65 536 subordinate uids.
+READ_ALL_S, MAX_OF_ALL = 1.0, 50_000
+_ALL = -1
 
 #: A link, a socket, a device without driver, or something that may not be read: no hook of ours makes one.
 _ODD = frozenset({errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EACCES, errno.EPERM})
@@ -58,16 +63,18 @@ class Arrived:
 @dataclass(slots=True)
 class Spool:
     """``known``: names that were read already and wait for their report, or must not be read yet; ``unremoved``: those
-    that are dealt with and could not be removed yet; ``in_tmp``: what hooks were writing when ``sweep`` looked last."""
+    that are dealt with and could not be removed yet; ``in_tmp``: what hooks were writing when ``sweep`` looked last;
+    ``stuck``: what is no event and cannot be moved away."""
 
     directory: Path
     trusted_uids: frozenset[int]
     known: set[str] = field(default_factory=set)
     unremoved: set[str] = field(default_factory=set)
     in_tmp: set[str] = field(default_factory=set)
+    stuck: set[str] = field(default_factory=set)
     clock: Callable[[], float] = time.monotonic
-    _cut_off: dict[bool, dict[str, float]] = field(default_factory=lambda: {True: {}, False: {}})
-    """Names of trusted events that are not whole yet, and until when they may become so; and of others."""
+    _cut_off: dict[int, dict[str, float]] = field(default_factory=dict)
+    """By user, names of events that are not whole yet, and until when they may become so; trusted ones by ``_ALL``."""
     _read_s: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     """By user, how long his untrusted events have been read in this go."""
     _untrusted: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -92,12 +99,21 @@ class Spool:
             folder = os.open(self.directory / NEW, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 with os.scandir(folder) as entries:
-                    unknown = (entry.name for entry in entries if entry.name not in self.known)
-                    names = sorted(islice(unknown, MAX_LISTED))
+                    names = (entry.name for entry in entries)
+                    unknown = (name for name in names if name not in self.known and name not in self.stuck)
+                    listed = sorted(islice(unknown, MAX_LISTED))
                 self._read_s.clear()
-                for trusted, cut_off in self._cut_off.items():
-                    self._cut_off[trusted] = {name: cut_off[name] for name in names if name in cut_off}
-                found = [arrived for name in names for arrived in self._read(folder, name)]
+                present = set(listed)
+                for whose, cut_off in tuple(self._cut_off.items()):
+                    self._cut_off[whose] = {name: until for name, until in cut_off.items() if name in present}
+                    if not self._cut_off[whose]:
+                        del self._cut_off[whose]
+                found: list[Arrived] = []
+                room = MAX_READ - self.waiting
+                for name in listed:
+                    if len(found) >= room:
+                        break
+                    found += self._read(folder, name)
                 return sorted(found, key=lambda arrived: arrived.event.time)
             finally:
                 os.close(folder)
@@ -106,8 +122,10 @@ class Spool:
 
     @property
     def waiting(self) -> int:
-        """Events that were read already and are not dealt with, or must not be read yet."""
-        return len(self.known) - len(self._parts) + sum(map(len, self._parts.values()))
+        """Events that were read already and are not dealt with, but for those that strangers wrote."""
+        strangers = sum(count for uid, count in self._of_user.items() if uid not in self.trusted_uids)
+        held = sum(map(len, self._unread.values()))
+        return len(self.known) - len(self._parts) + sum(map(len, self._parts.values())) - held - strangers
 
     def _read(self, folder: int, name: str) -> list[Arrived]:
         try:
@@ -127,7 +145,7 @@ class Spool:
             self._refuse(name)
             return []
         if batch.refused:
-            log.info("spool: %d of the events in %s are none of our hooks'", batch.refused, name)
+            log.info("spool: %d of the events in %s are none of our hooks'", batch.refused, ascii(name))
         taken = list(self._taken(name, batch, found.st_uid, trusted=self._is_trusted(found)))
         if not taken:
             self.hold(name, found.st_uid)
@@ -152,8 +170,8 @@ class Spool:
             self._of_job[about] += 1
             yield Arrived(name, event.hint(), False, uid)
 
-    def _may_become_whole(self, name: str, *, trusted: bool) -> bool:
-        now, cut_off = self.clock(), self._cut_off[trusted]
+    def _may_become_whole(self, name: str, whose: int) -> bool:
+        now, cut_off = self.clock(), self._cut_off.setdefault(whose, {})
         if name not in cut_off and len(cut_off) < MAX_CUT_OFF:
             cut_off[name] = now + PATIENCE_S
         return now < cut_off.get(name, now)
@@ -173,23 +191,26 @@ class Spool:
         with os.fdopen(handle, "rb") as file:
             if self._of_user[uid] >= MAX_OF_USER and not trusted:
                 return found, None
-            if self._read_s[uid] >= READ_S:
+            is_full = len(self._untrusted) >= MAX_OF_ALL or self._read_s[_ALL] >= READ_ALL_S
+            if not trusted and (self._read_s[uid] >= READ_S or is_full):
                 raise BlockingIOError(errno.EAGAIN, "it is others' turn")
             began = self.clock()
             try:
                 data = file.read(MAX_EVENT_BYTES + 1)
                 if data.startswith(batch_file.BEGIN):
-                    most = batch_file.MAX_BYTES if trusted else batch_file.MAX_UNTRUSTED_BYTES
-                    data += file.read(most + 1 - len(data))
-                    if len(data) > most:
-                        raise BadEventError(f"the batch has more than {most} bytes; remove it")
-                return found, parse_file(data, found.st_mtime)
+                    data += file.read(batch_file.MAX_BYTES + 1 - len(data))
+                    if len(data) > batch_file.MAX_BYTES:
+                        raise BadEventError(f"the batch has more than {batch_file.MAX_BYTES} bytes; remove it")
+                most = MAX_EVENT_BYTES if trusted else batch_file.MAX_UNTRUSTED_EVENT_BYTES
+                return found, parse_file(data, found.st_mtime, most)
             except CutOffError:
-                if not self._may_become_whole(name, trusted=trusted):
+                if not self._may_become_whole(name, _ALL if trusted else uid):
                     raise
                 raise BlockingIOError(errno.EAGAIN, "it is being written") from None
             finally:
-                self._read_s[uid] += 0.0 if trusted else self.clock() - began
+                took_s = 0.0 if trusted else self.clock() - began
+                self._read_s[uid] += took_s
+                self._read_s[_ALL] += took_s
 
     def hold(self, name: str, uid: int) -> None:
         """This untrusted event stays where it is and is read again once another one of its owner is dealt with."""
@@ -218,7 +239,9 @@ class Spool:
 
     def _forget(self, name: str) -> None:
         self.known.discard(name)
-        uid = self._discount(name)
+        self._make_room(self._discount(name))
+
+    def _make_room(self, uid: int | None) -> None:
         if uid is None or uid not in self._unread:
             return
         held = self._unread[uid]
@@ -236,7 +259,7 @@ class Spool:
             if (parts := self._parts.get(file)) is not None:
                 parts.discard(name)
                 if parts:
-                    self._discount(name)
+                    self._make_room(self._discount(name))
                     continue
                 del self._parts[file]
                 # The last one counts until its file is gone.
@@ -261,7 +284,7 @@ class Spool:
                 source.unlink(missing_ok=True)
         except OSError:
             # A directory cannot be unlinked, and what it holds is nobody's business here.
-            self.known.add(name)
+            self.stuck.add(name)
 
     def sweep(self) -> None:
         """Remove from ``tmp`` what was there at the last call already. Called once an hour; a hook is killed after five
@@ -274,3 +297,5 @@ class Spool:
             with contextlib.suppress(OSError):
                 (self.directory / TMP / name).unlink()
         self.in_tmp = names
+        # Forgotten once an hour: anybody can make more of them, and remove them.
+        self.stuck.clear()

@@ -28,11 +28,13 @@ _BEGIN = "slurm-triage-event="
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 HOST = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _VALUE = re.compile(r"[ -~]*")
+#: ``isdigit`` takes superscripts, too, of which float makes nothing.
+EPOCH = re.compile(r"\d{1,12}", re.ASCII)
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,9})?", re.ASCII)
 _BYTES = {f"{number:02x}": chr(number) for number in range(256)}
 #: ``sbatch --comment="triage=watch ..."``
 _IN_COMMENT = re.compile(r"(?:^|[\s,;])triage=(\w+)(?=$|[\s,;])")
-_KERNEL_TIME = re.compile(r"^\[ *(\d{1,12}\.\d{1,9})\] ?(.*)$", re.DOTALL)
+_KERNEL_TIME = re.compile(r"^\[ *(\d{1,12}\.\d{1,9})\] ?(.*)$", re.DOTALL | re.ASCII)
 
 
 class BadEventError(TriageError):
@@ -131,7 +133,7 @@ def _event(values: dict[str, str], said: list[str], written: float | None, boot:
         raise BadEventError("the event is of no kind that a hook writes; remove it")
     if HOST.fullmatch(host) is None:
         raise BadEventError("the event names no host; remove it")
-    time = float(told) if told.isdigit() else None if told else _by_clock(boot, uptime, written)
+    time = float(told) if EPOCH.fullmatch(told) else None if told else _by_clock(boot, uptime, written)
     if time is None or not 0.0 <= time < 1e12:
         raise BadEventError("the event has no time; remove it")
     job_id = hook_env.job_id(values)

@@ -52,7 +52,7 @@ _TIMES = {
 }
 
 #: ``Slurm Job_id=30 Name=...``, MailProg's subject; on 22.05 its environment does not name the job.
-_MAIL_SUBJECT = re.compile(r"Slurm (?:Array )?Job_id=(?:\d+_\S+ \()?(\d+)")
+_MAIL_SUBJECT = re.compile(r"Slurm (?:Array )?Job_id=(?:\d+_\S+ \()?(\d+)", re.ASCII)
 
 
 def job_id(env: Env) -> str | None:

@@ -88,7 +88,7 @@ def test_hostile_environment(hooks: Hooks) -> None:
     """What a user can put into the environment of his own TaskEpilog, and more than Slurm gives to any other hook."""
     evil = hooks.directory / "evil"
     evil.mkdir()
-    for command in ("date", "cat", "rm", "od", "dd", "dmesg", "grep", "sed", "timeout", "printf", "mkdir", "sleep"):
+    for command in ("date", "tail", "rm", "od", "dmesg", "grep", "sed", "timeout", "printf", "mkdir", "sleep"):
         (evil / command).write_text(f"#!/bin/sh\ntouch {hooks.directory}/pwned\n")
         (evil / command).chmod(0o755)
     (evil / "rc").write_text(f"touch {hooks.directory}/pwned\n")
@@ -257,7 +257,7 @@ def test_limits_are_nobodys_trouble(hooks: Hooks, limit: str) -> None:
 
 def test_functions_in_the_environment_are_not_called(hooks: Hooks) -> None:
     """bash takes functions from there, and calls them instead of programs and of most of what it has built in."""
-    shells, programs = "printf read [ umask cd", "od date rm mkdir flock dmesg grep sed cat dd"
+    shells, programs = "printf read [ umask cd", "od date rm mkdir flock dmesg grep tail sed"
     words = (*shells.split(), *programs.split())
     functions = {f"BASH_FUNC_{word}%%": f"() {{ : >{hooks.directory}/pwned; }}" for word in words}
     hooks.kernel_says("Out of memory: Killed process 12\n")

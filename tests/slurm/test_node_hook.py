@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from slurm_triage.service.batch_file import events_by_name, parse_file
 from slurm_triage.service.spool_event import KernelMessage
 from tests.slurm.hook_files import HOSTILE, NODE, Hooks
 
@@ -161,9 +163,14 @@ def test_what_ends_together_is_carried_together(hooks: Hooks) -> None:
 
 def test_a_spool_that_was_away(hooks: Hooks) -> None:
     """What could not be carried comes with the next job's end, with the time of its own."""
-    spool = hooks.directory / "spool"
+    spool, gone = hooks.directory / "spool", hooks.directory / "gone"
+    hooks.replace("carry-events", '[ -d "$spool/new" ] || exit 0', f'[ -d "$spool/new" ] || {{ : >{gone}; exit 0; }}')
     spool.rename(hooks.directory / "elsewhere")
     hooks.run(EPILOG, NODE)
+    until = time.monotonic() + 10.0
+    while not gone.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
     (hooks.directory / "uptime").write_text("10002.55 1.00\n")
     (hooks.directory / "elsewhere").rename(spool)
     hooks.run(EPILOG, {**NODE, "SLURM_JOB_ID": "7878"})
@@ -172,35 +179,65 @@ def test_a_spool_that_was_away(hooks: Hooks) -> None:
     assert second.time - first.time == 2.0
 
 
-@pytest.mark.parametrize("kind", ["file", "directory", "link", "dangling link", "pipe"])
-def test_what_is_in_the_way_is_not_written_to(hooks: Hooks, kind: str) -> None:
-    """Somebody has guessed the name of a file. On a file system with root_squash root cannot remove what is there."""
-    queue, new = hooks.directory / "queue/chi2801", hooks.directory / "spool/new"
+def test_nobody_can_guess_the_name_of_a_file(hooks: Hooks) -> None:
+    """What is put in its way beforehand, a link or a pipe, would be written to, or keep its writer."""
+    for job in range(1, 4):
+        hooks.run(EPILOG, {**NODE, "SLURM_JOB_ID": str(job)})
+        hooks.carried()
+    names = [path.name for path in (hooks.directory / "spool/new").iterdir()]
+    assert len(names) == len({name.rpartition(".")[2] for name in names}) == 3
+    for name in names:
+        assert re.fullmatch(r"10000\.55\.chi2801\.batch\.1\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", name)
+        assert events_by_name(name) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a mount needs root")
+def test_a_full_spool_keeps_the_events_in_the_queue(hooks: Hooks) -> None:
+    """Room for some of a batch is room for none of it, and comes back."""
+    queue, spool = hooks.directory / "queue/chi2801", hooks.directory / "spool"
     queue.mkdir(parents=True)
-    event, precious = queue / "1.00.chi2801.epilog.1.1", hooks.directory / "precious"
-    event.write_text("slurm-triage-event=1\nkind=epilog\nhost=chi2801\nSLURM_JOB_ID=1\nend=1\n")
-    precious.write_text("precious")
-    hooks.replace("carry-events", "batch.$events.$$.$count", "guessed")
-    guessed = new / "10000.55.chi2801.guessed"
-    make = {
-        "file": lambda: guessed.write_text("theirs"),
-        "directory": guessed.mkdir,
-        "link": lambda: guessed.symlink_to(precious),
-        "dangling link": lambda: guessed.symlink_to(hooks.directory / "elsewhere"),
-        "pipe": lambda: os.mkfifo(guessed),
-    }
-    make[kind]()
-    paths = (hooks.shell, hooks.directory / "carry-events", "0", queue, hooks.directory / "spool", "on")
-    carry = [str(path) for path in paths]
-    subprocess.run(carry, check=False, capture_output=True, timeout=10.0, env={"PATH": os.environ["PATH"]})
-    assert event.exists(), "it is tried again"
-    assert precious.read_text() == "precious"
-    assert not (hooks.directory / "elsewhere").exists()
-    if guessed.is_dir():
-        guessed.rmdir()
-    subprocess.run(carry, check=False, capture_output=True, timeout=10.0, env={"PATH": os.environ["PATH"]})
-    assert not event.exists()
-    assert [found.job_id for found in hooks.events()] == ["1"]
+    hooks.kernel_says(KERNEL)
+    for job in range(1, 91):
+        (queue / f"10000.{job}.chi2801.epilog.{job}.1").write_text(
+            f"slurm-triage-event=1\nkind=epilog\nhost=chi2801\nSLURM_JOB_ID={job}\nSLURM_JOB_NAME={'x' * 900}\nend=1\n"
+        )
+    carry = f"{hooks.shell} {hooks.directory}/carry-events 0 {queue} {spool} on"
+    script = (
+        f"mount -t tmpfs -o size=64k tmpfs {spool}; mkdir {spool}/new; {carry}; ls {spool}/new; ls {queue} | wc -l; "
+        f"mount -o remount,size=1m {spool}; {carry}; ls {queue}; cp -r {spool}/new {hooks.directory}/copy"
+    )
+    result = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["started", "91", "started", "lock"]
+    (hooks.directory / "copy").rename(hooks.directory / "spool/new/copied")
+    (file,) = (hooks.directory / "spool/new/copied").iterdir()
+    assert len(parse_file(file.read_bytes()).events) == 90
+
+
+@pytest.mark.parametrize("name", [" i/oerror.node/", "zzz.node/", "x.node", "end=1", "slurm-triage-event=1"])
+def test_what_the_kernel_says_last_changes_nothing(hooks: Hooks, name: str) -> None:
+    """A user chooses the name of his program, which the kernel tells."""
+    hooks.kernel_says(f"{KERNEL}[ 5004.000123] traps: segfault at 0 ip 0 sp 0 error 4 in{name}\n")
+    hooks.run(EPILOG, NODE)
+    hooks.run(EPILOG, {**NODE, "SLURMD_NODENAME": "chi2802"})
+    assert sorted((event.kind, len(event.kernel)) for event in hooks.carried()) == [("epilog", 5), ("node", 5)]
+
+
+def test_an_event_without_a_last_newline_takes_no_other_with_it(hooks: Hooks) -> None:
+    queue = hooks.directory / "queue/chi2801"
+    queue.mkdir(parents=True)
+    for job in (1, 2, 3):
+        (queue / f"9999.{job}.chi2801.epilog.{job}.1").write_text(
+            f"slurm-triage-event=1\nkind=epilog\nhost=chi2801\nSLURM_JOB_ID={job}\nend=1" + "\n" * (job != 2)
+        )
+    hooks.run(EPILOG, NODE)
+    assert sorted(event.job_id for event in hooks.carried()) == ["1", "2", "3", "7877"]
+
+
+def test_a_kernel_with_nothing_but_short_lines(hooks: Hooks) -> None:
+    """64 KiB of the shortest that matter are more lines than a header may have."""
+    hooks.kernel_says("".join(f"machine check{chr(97 + n % 26)}\n" for n in range(5900)))
+    hooks.run(EPILOG, NODE)
+    assert len(hooks.event("epilog").kernel) == 4000
 
 
 def test_long_events_are_carried_in_time(hooks: Hooks) -> None:
@@ -220,7 +257,8 @@ def test_long_events_are_carried_in_time(hooks: Hooks) -> None:
 def test_an_event_that_is_being_written_is_left_to_its_epilog(hooks: Hooks) -> None:
     queue = hooks.directory / "queue/chi2801"
     queue.mkdir(parents=True)
-    half = queue / "1.00.chi2801.epilog.1.1"
+    half, dead = queue / "9999.00.chi2801.epilog.1.1", queue / "9900.00.chi2801.epilog.2.1"
+    dead.write_text("slurm-triage-event=1\nkind=epilog\nhost=chi2801\n")
     half.write_text("slurm-triage-event=1\nkind=epilog\nhost=chi2801\nSLURM_JOB_ID=1\n")
     hooks.run(EPILOG, NODE)
     until = time.monotonic() + 10.0
@@ -228,6 +266,7 @@ def test_an_event_that_is_being_written_is_left_to_its_epilog(hooks: Hooks) -> N
         assert time.monotonic() < until
         time.sleep(0.02)
     assert half.exists()
+    assert not dead.exists(), "no epilog takes a minute for a few lines"
     half.write_text(half.read_text() + "end=1\n")
     hooks.run(EPILOG, {**NODE, "SLURM_JOB_ID": "7878"})
     assert sorted(event.job_id for event in hooks.carried()) == ["1", "7877", "7878"]
