@@ -56,7 +56,13 @@ def install(directory: Path) -> None:
     for source in [*(CHECKOUT / "hooks").iterdir(), *(CHECKOUT / "epilog.d").iterdir()]:
         if source.is_file():
             text = source.read_text()
-            for old in ("/etc/slurm-triage", "/usr/libexec/slurm-triage"):
+            # What counts where hook.conf cannot be read is this machine's own.
+            for old in (
+                "/etc/slurm-triage",
+                "/usr/libexec/slurm-triage",
+                "/run/slurm-triage",
+                "/var/spool/slurm-triage",
+            ):
                 text = text.replace(old, str(directory))
             (directory / source.name).write_text(text)
             (directory / source.name).chmod(0o755)
