@@ -1,5 +1,5 @@
-"""Being in the background where the kernel shares processor time between sessions first (``sched(7)``, "The autogroup
-feature"): policy and nice value of a process count within its own session only, and a worker with
+"""Stepping back where the kernel shares processor time between sessions first (``sched(7)``, "The autogroup feature").
+There, policy and nice value of a process count within its own session only, and a worker with
 ``CPUSchedulingPolicy=idle`` takes as much as all of slurmctld. Measured with three busy processes and three of
 SCHED_IDLE on two cores: in one session 7.9 s and 0.3 s of processor time in 4 s, each in its own 4.0 s and 4.0 s.
 """
@@ -9,31 +9,37 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import time
 from pathlib import Path
-
-#: Without CAP_SYS_ADMIN, as under our unit, one such change is allowed on the whole host in a tenth of a second.
-_TRIES, _PAUSE_S = 10, 0.11
 
 log = logging.getLogger("slurm-triage")
 
+_FULL, _LEAST = "0", "19"
 
-def share_as_nice(pid: int | None = None) -> None:
-    """If process ``pid`` (None: ours) leads its session, give that the nice value of the process. A session that
-    somebody else leads, such as a terminal's, is his; and a value below 1 would ask for more than others have."""
-    pid = pid or os.getpid()
-    nice = os.getpriority(os.PRIO_PROCESS, pid)
-    if os.getsid(pid) != pid or nice < 1:
-        return
-    for tries_left in reversed(range(_TRIES)):
+
+class SessionNice:
+    """The nice value of this process's session. It is left alone where the process does not lead its session, such as
+    in somebody's terminal, and where it was not put into the background by whoever started it."""
+
+    def __init__(self) -> None:
+        pid = os.getpid()
+        own = os.getsid(0) == pid and os.getpriority(os.PRIO_PROCESS, pid) > 0
+        self._path = Path(f"/proc/{pid}/autogroup") if own else None
+        self._value = _FULL
+
+    def step_back(self, much_to_do: bool) -> None:
+        """While there is much to do, others go first; reports on a few jobs are made at once. Both ways are anybody's
+        right, but without CAP_SYS_ADMIN, as under our unit, one change is taken on the whole host in a tenth of a
+        second: what is refused is tried again at the next call."""
+        value = _LEAST if much_to_do else _FULL
+        if self._path is None or value == self._value:
+            return
         try:
-            Path(f"/proc/{pid}/autogroup").write_text(str(nice))
-            return
+            self._path.write_text(value)
+            self._value = value
         except FileNotFoundError:
-            # A kernel without it: nice values count everywhere.
-            return
+            # A kernel without it: policy and nice value count everywhere.
+            self._path = None
         except OSError as error:
-            if error.errno != errno.EAGAIN or not tries_left:
-                log.info("this session takes its full share of the processors: autogroup: %s", error.strerror)
-                return
-            time.sleep(_PAUSE_S)
+            if error.errno != errno.EAGAIN:
+                log.info("the worker cannot step back for Slurm: %s: %s", self._path, error.strerror)
+                self._path = None

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import FrameType
 
 from slurm_triage.errors import LedgerError, UsageError
-from slurm_triage.session_nice import share_as_nice
 from slurm_triage.settings import load_settings
 
 #: A worker that was started on demand goes when nothing has come for this long.
@@ -47,7 +46,6 @@ def run(args: argparse.Namespace) -> int:
         format="%(asctime)s %(message)s",
     )
     logging.getLogger("filelock").setLevel(logging.WARNING)
-    share_as_nice()
     asked = _Asked()
     idle_exit_s = 0.0 if args.once else IDLE_EXIT_S if args.on_demand else None
     try:

@@ -16,7 +16,6 @@ from typing import Any
 
 from slurm_triage.errors import AccountingError
 from slurm_triage.model.job import AccountingSource, Job
-from slurm_triage.session_nice import share_as_nice
 from slurm_triage.slurm import record
 from slurm_triage.slurm.accounting import means
 from slurm_triage.slurm.controller import Controller, with_true_exit
@@ -156,7 +155,6 @@ class PyslurmAccounting:
             )
         except OSError as error:
             raise AccountingError(f"cannot start {self._argv[0]} for pyslurm: {error.strerror}") from error
-        share_as_nice(self._process.pid)
         try:
             self._hello = self._read_line(self._start_timeout_s)
         except AccountingError:
