@@ -154,8 +154,7 @@ def parse_ended(output: str, delimiter: str) -> dict[str, ControllerView]:
             twice.add(values["JobID"])
         # What fills its column may have been cut.
         whole = {name: fields.text(value) for name, value in values.items() if len(value.encode()) < _COLUMNS[name]}
-        status = fields.number(whole.get("exit_code"))
-        code, signal = (None, None) if status is None else decode_wait_status(status)
+        code, signal = _exit(whole.get("exit_code"))
         found[values["JobID"]] = ControllerView(
             state=whole.get("State"),
             # "RaisedSignal:11(Segmentation fault)", as scontrol writes it
@@ -166,6 +165,14 @@ def parse_ended(output: str, delimiter: str) -> dict[str, ControllerView]:
             comment=whole.get("Comment"),
         )
     return {job_id: view for job_id, view in found.items() if job_id not in twice}
+
+
+def _exit(text: str | None) -> tuple[int | None, int | None]:
+    """Code and signal: "200:0" from Slurm 24.11, a wait status from 22.05 (both seen)."""
+    if text is not None and ":" in text:
+        return parse_slurm_exit(text)
+    status = fields.number(text)
+    return (None, None) if status is None else decode_wait_status(status)
 
 
 def _named(view: ControllerView, job: Job | None) -> ControllerView:

@@ -99,6 +99,12 @@ class Daemons:
         """``22.05.8``"""
         return self.output("sacct", "--version").split()[-1]
 
+    @property
+    def release(self) -> tuple[int, int]:
+        """``(22, 5)``"""
+        major, minor, *_ = self.version.split(".")
+        return int(major), int(minor)
+
     # ---- users and files ------------------------------------------------------------------------------------------
 
     def home(self, user: str) -> Path:
