@@ -154,7 +154,7 @@ def _without_plans(job: Job) -> Job:
     if job.state in TERMINAL_STATES and not job.nodes and job.start is not None and job.start == job.end:
         # sacct prints Start = End for a job that was cancelled while it was pending.
         job = replace(job, start=None)
-    if job.state == "CANCELLED" and job.never_started and not job.elapsed_s:
+    if job.never_started and not job.elapsed_s:
         job = replace(job, elapsed_s=None)
     if job.elapsed_s is None and job.start is not None and job.end is not None and job.end >= job.start:
         job = replace(job, elapsed_s=job.end - job.start)

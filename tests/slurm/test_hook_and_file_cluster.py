@@ -38,8 +38,10 @@ NOT_COMPARED = frozenset(
 
 
 def run_of(event: Event, partial: Job, job: Job) -> Job:
-    """The run that an event speaks of."""
+    """The run that an event speaks of. A node's epilog, which may be late, is about one that was on that node."""
     runs = [run for run in (*job.earlier, job) if run.start is not None]
+    if event.kind == "epilog":
+        runs = [run for run in runs if event.host in run.nodes]
     if partial.start is not None:
         return next(run for run in runs if run.start == partial.start)
     return [run for run in runs if run.start is not None and run.start <= event.time + 1][-1] if runs else job

@@ -191,6 +191,13 @@ class TestPlannedTimes:
         assert job.never_started
         assert (job.start, job.end) == (None, 2000.0)
 
+    @pytest.mark.parametrize("state", ["CANCELLED", "REQUEUED", "NODE_FAIL", "FAILED", "DEADLINE"])
+    def test_a_run_without_a_node_took_no_time(self, state: str) -> None:
+        """sacct prints 00:00:00 for those, and accounting says nothing."""
+        record = {"state": state, "nodes": "None assigned", "start": 2000, "end": 2000, "elapsed": "00:00:00"}
+        job = job_from_record(record)
+        assert (job.start, job.elapsed_s, job.never_started) == (None, None, True)
+
     def test_cancelled_while_running(self) -> None:
         job = job_from_record({"state": "CANCELLED by 5", "nodes": "n1", **self.TIMES})
         assert not job.never_started
