@@ -154,7 +154,11 @@ def faked(site: FakeSite) -> Iterator[Callable[[str], None]]:
     }
 
     def set_to(offset: str) -> None:
-        stamp.write_text(f"{offset}\n")
+        # Whole at any moment: libfaketime ends a process that reads an empty one.
+        new = stamp.with_suffix(".new")
+        new.write_text(f"{offset}\n")
+        new.chmod(0o644)
+        new.rename(stamp)
 
     set_to("+0")
     with open(site.directory / "worker.log", "wb") as log:
