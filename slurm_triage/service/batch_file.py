@@ -27,9 +27,10 @@ _EVENT_BEGIN, _EVENT_END = b"slurm-triage-event=", b"\nend=1\n"
 
 #: hooks/carry-events puts at most so many into one file.
 MAX_EVENTS = 100
-#: 64 KiB of the kernel's buffer, in lines that are longer than the shortest that matters.
+#: hooks/carry-events keeps the last 4 000 of the kernel's messages.
 MAX_HEADER_LINES = 4096
-#: 100 events of the longest. Of anybody's, long ones are passed over: the others of a batch are other users'.
+#: 100 events of the longest. Of anybody's, those longer than 10 KiB are passed over (usual ones have 1 KiB): the others
+#: of a batch are other users'.
 MAX_BYTES, MAX_UNTRUSTED_EVENT_BYTES = MAX_EVENTS * MAX_EVENT_BYTES, 10 << 10
 MAX_HEADER_BYTES = 1 << 20
 
@@ -53,7 +54,8 @@ def events_by_name(name: str) -> int:
 
 def parse_file(data: bytes, written: float | None = None, most: int = MAX_EVENT_BYTES) -> Batch:
     """What a spool file's bytes say. ``written``: when, in seconds since the epoch. Raises BadEventError if the file
-    as a whole is none of our hooks', CutOffError if its end is missing."""
+    as a whole is none of our hooks', CutOffError if its end is missing. Events of a batch that have more than ``most``
+    bytes are passed over."""
     if not data.startswith(BEGIN):
         if BEGIN.startswith(data):
             raise CutOffError("the file is empty or has no more than its beginning; remove it")
